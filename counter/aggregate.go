@@ -1,0 +1,285 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/tallyfeed/tallyfeed/lua"
+)
+
+// AggregatorConfig has a usable zero value.
+type AggregatorConfig struct {
+	// Group is the consumer group. "" means AggregatorGroup.
+	Group string
+	// Window is for how long changes of a subject are gathered before it is
+	// folded. 0 means 200 ms.
+	Window time.Duration
+	// MaxChanges ends a window early. 0 means 10,000.
+	MaxChanges int
+	// Settle is how long after its first fold a subject is folded once more
+	// before the offsets of its events are committed. A Redis with appendfsync
+	// everysec may lose the last two seconds in a crash: the folds, but not the
+	// facts or the acknowledgements before them. Then nothing else would bring
+	// the snapshot up to date. Negative means 0, for a Redis that keeps nothing;
+	// 0 means 3 s.
+	Settle time.Duration
+}
+
+// Aggregator gathers the subjects that changed and folds them. Any number may
+// run; Kafka gives each its partitions.
+type Aggregator struct {
+	redis  *Redis
+	reader *kafka.Reader
+	config AggregatorConfig
+	log    *slog.Logger
+
+	changed  batch   // since the last flush
+	settling []batch // folded, offsets not committed yet
+	bad      atomic.Int64
+}
+
+// batch is what was gathered: for each subject the highest version, and for
+// each partition the last record taken.
+type batch struct {
+	subjects map[Subject]Version
+	last     map[int]kafka.Message
+	records  int
+	folded   time.Time
+}
+
+func newBatch() batch {
+	return batch{subjects: map[Subject]Version{}, last: map[int]kafka.Message{}}
+}
+
+func (b batch) add(other batch) {
+	for s, version := range other.subjects {
+		b.subjects[s] = max(b.subjects[s], version)
+	}
+	for partition, m := range other.last {
+		b.last[partition] = m
+	}
+}
+
+// NewAggregator joins the group once Run is called. Close it when Run has
+// returned.
+func NewAggregator(r *Redis, kafkaConfig KafkaConfig, log *slog.Logger, config AggregatorConfig) *Aggregator {
+	if config.Group == "" {
+		config.Group = AggregatorGroup
+	}
+	if config.Window == 0 {
+		config.Window = 200 * time.Millisecond
+	}
+	if config.MaxChanges == 0 {
+		config.MaxChanges = 10_000
+	}
+	if config.Settle == 0 {
+		config.Settle = 3 * time.Second
+	}
+	logError := func(format string, args ...any) {
+		log.Debug("kafka reader", "says", fmt.Sprintf(format, args...))
+	}
+	return &Aggregator{
+		redis: r, reader: kafkaConfig.reader(config.Group, logError), config: config, log: log,
+		changed: newBatch(),
+	}
+}
+
+// Close leaves the group.
+func (a *Aggregator) Close() error { return a.reader.Close() }
+
+// BadRecords is how many records of the topic were no events.
+func (a *Aggregator) BadRecords() int64 { return a.bad.Load() }
+
+// Run folds until ctx ends; then it folds and commits what it has taken. It
+// holds what it can't fold, since Redis is away, and reads no further.
+func (a *Aggregator) Run(ctx context.Context) error {
+	records := make(chan kafka.Message)
+	go a.fetch(ctx, records)
+
+	tick := time.NewTicker(a.config.Window)
+	defer tick.Stop()
+	for {
+		select {
+		case m, open := <-records:
+			if !open {
+				return a.drain(ctx)
+			}
+			a.take(ctx, m)
+			if a.changed.records >= a.config.MaxChanges {
+				a.step(ctx)
+			}
+		case <-tick.C:
+			a.step(ctx)
+		}
+	}
+}
+
+// fetch passes records on until ctx ends, and closes the channel then.
+func (a *Aggregator) fetch(ctx context.Context, records chan<- kafka.Message) {
+	defer close(records)
+	for ctx.Err() == nil {
+		m, err := a.reader.FetchMessage(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				a.log.WarnContext(ctx, "reading from Kafka", "err", err)
+				wait(ctx, time.Second)
+			}
+			continue
+		}
+		select {
+		case records <- m:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// take adds a record to the window. One that is no event holds nobody up.
+func (a *Aggregator) take(ctx context.Context, m kafka.Message) {
+	a.changed.records++
+	a.changed.last[m.Partition] = m
+	event, subject, err := DecodeEvent(m.Value)
+	if err != nil {
+		a.bad.Add(1)
+		a.log.WarnContext(ctx, "record skipped", "partition", m.Partition, "offset", m.Offset, "err", err)
+		return
+	}
+	version, _ := parseVersion(event.Version) // DecodeEvent has checked it
+	a.changed.subjects[subject] = max(a.changed.subjects[subject], version)
+}
+
+// step flushes the window and settles what is old enough, and does not give up
+// before ctx ends.
+func (a *Aggregator) step(ctx context.Context) {
+	pause := a.config.Window
+	for {
+		err := a.Flush(ctx)
+		if err == nil {
+			err = a.settle(ctx, time.Now().Add(-a.config.Settle))
+		}
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		a.log.WarnContext(ctx, "not folded, trying again", "subjects", len(a.changed.subjects), "in", pause, "err", err)
+		wait(ctx, pause)
+		pause = min(2*pause, 2*time.Second)
+	}
+}
+
+// drain folds and commits what was taken. It does so on a context of its own,
+// since the one of Run has ended.
+func (a *Aggregator) drain(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.config.Settle+drainTimeout)
+	defer cancel()
+	if err := a.Flush(ctx); err != nil {
+		return fmt.Errorf("last flush: %w", err)
+	}
+	if len(a.settling) > 0 {
+		wait(ctx, time.Until(a.settling[len(a.settling)-1].folded.Add(a.config.Settle)))
+	}
+	if err := a.settle(ctx, time.Now()); err != nil {
+		return fmt.Errorf("last commit: %w", err)
+	}
+	return nil
+}
+
+// Flush folds all subjects of the window. What was not folded stays in it.
+func (a *Aggregator) Flush(ctx context.Context) error {
+	if len(a.changed.last) == 0 {
+		return nil
+	}
+	if err := a.fold(ctx, a.changed.subjects); err != nil {
+		return err
+	}
+	now := time.Now()
+	done := a.changed
+	a.changed = newBatch()
+	// Batches of one second settle together: a hot subject is folded again once.
+	if n := len(a.settling); n > 0 && now.Sub(a.settling[n-1].folded) < time.Second && a.config.Settle > 0 {
+		a.settling[n-1].add(done)
+		return nil
+	}
+	done.folded = now
+	a.settling = append(a.settling, done)
+	return nil
+}
+
+// settle folds again what was first folded before the given time, and commits
+// its offsets. Batches that joined another within its second are up to a second
+// younger, which Settle leaves room for.
+func (a *Aggregator) settle(ctx context.Context, before time.Time) error {
+	due := newBatch()
+	n := 0
+	for n < len(a.settling) && !a.settling[n].folded.After(before) {
+		due.add(a.settling[n])
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	if a.config.Settle > 0 {
+		if err := a.fold(ctx, due.subjects); err != nil {
+			return err
+		}
+	}
+	last := make([]kafka.Message, 0, len(due.last))
+	for _, m := range due.last {
+		last = append(last, m)
+	}
+	commit, cancel := context.WithTimeout(ctx, kafkaTimeout)
+	defer cancel()
+	if err := a.reader.CommitMessages(commit, last...); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	a.settling = a.settling[n:]
+	return nil
+}
+
+// foldBatch is how many folds share a pipeline.
+const foldBatch = 500
+
+// fold copies the facts of subjects into their snapshots. A subject whose
+// script declined counts as done: it is deleted, or waits for a restore or a
+// deep recount, each of which folds it.
+func (a *Aggregator) fold(ctx context.Context, subjects map[Subject]Version) error {
+	calls := make([]call, 0, min(len(subjects), foldBatch))
+	flush := func() error {
+		limited, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		for i, reply := range a.redis.run(limited, lua.Fold, calls...) {
+			_, err := folded(reply)
+			switch {
+			case err == nil, errors.Is(err, ErrGone):
+			case isRefusal(err):
+				a.log.WarnContext(ctx, "not folded", "snapshot", calls[i].keys[7], "err", err)
+			default:
+				return fmt.Errorf("fold: %w", err)
+			}
+		}
+		calls = calls[:0]
+		return nil
+	}
+	for s, version := range subjects {
+		if calls = append(calls, foldCall(s, version)); len(calls) == foldBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	return flush()
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

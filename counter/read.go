@@ -1,0 +1,135 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tallyfeed/tallyfeed/lua"
+)
+
+// ReaderConfig has a usable zero value.
+type ReaderConfig struct {
+	// Timeout is how long a page waits for Redis. 0 means 250 ms: a Redis that
+	// hangs takes its fields away, not the page.
+	Timeout time.Duration
+}
+
+// Reader reads what a page shows: counts from the snapshots, and what its
+// viewer did from the facts. It is safe for concurrent use.
+type Reader struct {
+	redis    *Redis
+	ordinals *Ordinals
+	config   ReaderConfig
+	bitmaps  *otter.Cache[chunkOf, sighting]
+}
+
+// NewReader returns a Reader on redis.
+func NewReader(r *Redis, ordinals *Ordinals, config ReaderConfig) *Reader {
+	if config.Timeout == 0 {
+		config.Timeout = 250 * time.Millisecond
+	}
+	return &Reader{redis: r, ordinals: ordinals, config: config, bitmaps: newSightings()}
+}
+
+// Reading is what is known of a subject's counts. Not Known means that Redis
+// did not tell: it is never a zero.
+type Reading struct {
+	Counts Counts
+	Known  bool
+}
+
+// Counts reads the snapshots of subjects: one pipeline, and one more if some
+// are missing or malformed, which are made anew from the facts. The result has
+// the order of subjects. What can't be read is not Known, and the first error
+// says why; the rest is good all the same. A deleted subject is not Known and
+// no error.
+func (r *Reader) Counts(ctx context.Context, subjects []Subject) ([]Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
+	defer cancel()
+
+	pipe := r.redis.reads.Pipeline()
+	cmds := make([]*redis.SliceCmd, len(subjects))
+	for i, s := range subjects {
+		cmds[i] = pipe.MGet(ctx, keysOf(s).snapshot(), epochKey(s.tag()))
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+
+	readings := make([]Reading, len(subjects))
+	var missing []int
+	var first error
+	for i, cmd := range cmds {
+		values, err := cmd.Result()
+		if err == nil && len(values) != 2 {
+			err = errShape
+		}
+		if err == nil && values[1] == nil {
+			err = ErrNoEpoch
+		}
+		if err != nil {
+			first = firstOf(first, err)
+			continue
+		}
+		text, _ := values[0].(string)
+		counts, err := decodeSnapshot(text)
+		if err != nil {
+			missing = append(missing, i)
+			continue
+		}
+		readings[i] = Reading{Counts: counts, Known: true}
+	}
+	if len(missing) == 0 {
+		return readings, first
+	}
+
+	calls := make([]call, len(missing))
+	for at, i := range missing {
+		calls[at] = foldCall(subjects[i], 0)
+	}
+	for at, reply := range r.redis.run(ctx, lua.Fold, calls...) {
+		counts, err := folded(reply)
+		switch {
+		case err == nil:
+			readings[missing[at]] = Reading{Counts: counts, Known: true}
+		case !errors.Is(err, ErrGone):
+			first = firstOf(first, err)
+		}
+	}
+	return readings, first
+}
+
+func firstOf(first, err error) error {
+	if first != nil {
+		return first
+	}
+	return err
+}
+
+// foldCall copies the facts of s into its snapshot; version is the newest
+// change known to be among them, or 0.
+func foldCall(s Subject, version Version) call {
+	k := keysOf(s)
+	return call{
+		keys: []string{
+			epochKey(s.tag()), k.gone(), outboxKey(s.tag()),
+			k.few(Like), k.n(Like), k.few(Fav), k.n(Fav), k.snapshot(),
+		},
+		args: []any{version.high(), version.low(), ""},
+	}
+}
+
+// folded reads fold.lua's reply: the counts as they are now.
+func folded(cmd *redis.Cmd) (Counts, error) {
+	reply, err := status(cmd)
+	if err != nil {
+		return Counts{}, err
+	}
+	if len(reply) != 2 {
+		return Counts{}, errShape
+	}
+	text, _ := reply[1].(string)
+	return decodeSnapshot(text)
+}

@@ -1,0 +1,36 @@
+package graph
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/tallyfeed/tallyfeed/auth"
+)
+
+// authenticate puts the viewer into the request's context. No token is nobody;
+// a token that can't be believed is an error and never nobody: a client whose
+// token has expired must learn so, and not see hearts go out.
+func (r *resolver) authenticate(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		token, present, err := auth.Bearer(request)
+		if err == nil && !present {
+			next.ServeHTTP(w, request)
+			return
+		}
+		var viewer auth.Viewer
+		if err == nil {
+			viewer, err = r.Verifier.Verify(request.Context(), token)
+		}
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, request.WithContext(auth.WithViewer(request.Context(), viewer)))
+		case errors.Is(err, auth.ErrUnavailable):
+			r.Log.WarnContext(request.Context(), "token not checked", "err", err)
+			w.Header().Set("Retry-After", "1")
+			refuse(w, request, http.StatusServiceUnavailable, codeUnavailable, "tokens can't be checked now, try again in a moment")
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`) // RFC 6750, section 3
+			refuse(w, request, http.StatusUnauthorized, codeUnauthenticated, err.Error())
+		}
+	})
+}

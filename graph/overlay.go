@@ -1,0 +1,232 @@
+package graph
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/graph-gophers/dataloader/v7"
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/tallyfeed/tallyfeed/auth"
+	"github.com/tallyfeed/tallyfeed/counter"
+	"github.com/tallyfeed/tallyfeed/feed"
+)
+
+// overlay lays counts and the viewer's flags over the posts of one request. It
+// lives as long as that request: nothing of a viewer outlives it.
+//
+// Every root field that finds posts announces them; when the last one has,
+// both loaders send one pipeline each, side by side. So a request costs the
+// same round trips whatever its shape, and no window is waited for.
+type overlay struct {
+	counts *dataloader.Loader[counter.Subject, counter.Reading]
+	states *dataloader.Loader[counter.Subject, counter.ViewerState] // nil: nobody is signed in
+	wanted bool                                                     // whether the operation asks for any of it
+
+	// arriving is how many root fields have not announced their posts yet.
+	arriving atomic.Int32
+	// report tells the client, once, that something could not be read.
+	report func(error)
+	once   sync.Once
+	// context of the root field that came first: errors are reported there.
+	first     context.Context
+	firstOnce sync.Once
+}
+
+type overlayKey struct{}
+
+// safetyNet sends a batch that nobody sends, which would be a fault of ours.
+const safetyNet = 100 * time.Millisecond
+
+// withOverlay begins a request's overlay; it runs once for each operation.
+func (r *resolver) withOverlay(ctx context.Context) context.Context {
+	operation := graphql.GetOperationContext(ctx)
+	o := &overlay{wanted: wantsOverlay(operation)}
+	if operation.Operation.Operation == ast.Query {
+		o.arriving.Store(announcing(operation))
+	}
+	o.counts = dataloader.NewBatchedLoader(
+		func(ctx context.Context, subjects []counter.Subject) []*dataloader.Result[counter.Reading] {
+			readings, err := r.Counts.Counts(ctx, subjects)
+			o.failed(err)
+			return results(readings)
+		},
+		dataloader.WithWait[counter.Subject, counter.Reading](safetyNet),
+		dataloader.WithInputCapacity[counter.Subject, counter.Reading](loaderInput),
+	)
+	if viewer, ok := auth.ViewerFrom(ctx); ok {
+		o.states = dataloader.NewBatchedLoader(
+			func(ctx context.Context, subjects []counter.Subject) []*dataloader.Result[counter.ViewerState] {
+				states, err := r.Counts.Viewer(ctx, counter.Viewer(viewer.Sub), subjects)
+				o.failed(err)
+				return results(states)
+			},
+			dataloader.WithWait[counter.Subject, counter.ViewerState](safetyNet),
+			dataloader.WithInputCapacity[counter.Subject, counter.ViewerState](loaderInput),
+		)
+	}
+	o.report = func(err error) {
+		r.Log.WarnContext(ctx, "counts or flags not read", "err", err)
+		graphql.AddError(o.first, err)
+	}
+	return context.WithValue(ctx, overlayKey{}, o)
+}
+
+// loaderInput is the length of a loader's channel: a page and some.
+const loaderInput = 32
+
+func results[V any](values []V) []*dataloader.Result[V] {
+	all := make([]dataloader.Result[V], len(values))
+	pointers := make([]*dataloader.Result[V], len(values))
+	for i, value := range values {
+		all[i].Data = value
+		pointers[i] = &all[i]
+	}
+	return pointers
+}
+
+func overlayFrom(ctx context.Context) *overlay {
+	o, _ := ctx.Value(overlayKey{}).(*overlay)
+	return o
+}
+
+// failed reports the first error of the request as one that takes counts and
+// flags away; all others have the same cause.
+func (o *overlay) failed(err error) {
+	if err != nil {
+		o.once.Do(func() { o.report(unavailable("counts and flags", err)) })
+	}
+}
+
+// over makes posts of one root field the viewer's and announces them; nil stays
+// nil. Each resolver that announcing counts must also arrive.
+func (o *overlay) over(ctx context.Context, posts ...*feed.Post) []*Post {
+	o.firstOnce.Do(func() { o.first = ctx })
+	loading := context.WithoutCancel(ctx) // a batch belongs to all who wait for it
+	all := make([]Post, len(posts))
+	views := make([]*Post, len(posts))
+	loads := make([]loaded, len(posts))
+	for i, post := range posts {
+		if post == nil {
+			continue
+		}
+		all[i] = Post{post: post, reactions: &loads[i]}
+		views[i] = &all[i]
+		subject, err := counter.NewSubject(counter.TypePost, post.ID)
+		if err != nil || !o.wanted {
+			continue
+		}
+		loads[i].reading = o.counts.Load(loading, subject)
+		if o.states != nil {
+			loads[i].state = o.states.Load(loading, subject)
+		}
+	}
+	return views
+}
+
+// arrive says that a root field has announced all its posts.
+func (o *overlay) arrive() {
+	if o.arriving.Add(-1) > 0 {
+		return
+	}
+	o.counts.Flush()
+	if o.states != nil {
+		o.states.Flush()
+	}
+}
+
+// forget drops what a mutation has changed, so that later fields of the same
+// request read it anew.
+func (o *overlay) forget(ctx context.Context, subject counter.Subject) {
+	o.counts.Clear(ctx, subject)
+	if o.states != nil {
+		o.states.Clear(ctx, subject)
+	}
+}
+
+// loaded is a post's reactions out of the loaders.
+type loaded struct {
+	reading dataloader.Thunk[counter.Reading]
+	state   dataloader.Thunk[counter.ViewerState]
+}
+
+func (l *loaded) counts() (counter.Counts, bool) {
+	if l.reading == nil {
+		return counter.Counts{}, false
+	}
+	reading, err := l.reading()
+	if err != nil || !reading.Known {
+		return counter.Counts{}, false
+	}
+	if l.state == nil {
+		return reading.Counts, true
+	}
+	state, _ := l.state()
+	return state.Over(reading.Counts), true
+}
+
+func (l *loaded) viewer() (counter.ViewerState, bool) {
+	if l.state == nil {
+		return counter.ViewerState{}, false
+	}
+	state, err := l.state()
+	return state, err == nil && state.Known
+}
+
+// settled is a post's reactions as a mutation has just left them.
+type settled struct{ outcome counter.Outcome }
+
+func (s *settled) counts() (counter.Counts, bool) { return s.outcome.Counts, true }
+
+func (s *settled) viewer() (counter.ViewerState, bool) {
+	return counter.ViewerState{Liked: s.outcome.Liked, Faved: s.outcome.Faved, Known: true}, true
+}
+
+// announcing counts the root fields whose resolvers arrive.
+func announcing(operation *graphql.OperationContext) int32 {
+	n := int32(0)
+	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Query"}) {
+		switch field.Name {
+		case "feed", "post", "node", "nodes":
+			n++
+		}
+	}
+	return n
+}
+
+// wantsOverlay says whether an operation names a field that the overlay gives.
+// It looks at each fragment once, so it costs as much as the document is long.
+func wantsOverlay(operation *graphql.OperationContext) bool {
+	if selects(operation.Operation.SelectionSet) {
+		return true
+	}
+	for _, fragment := range operation.Doc.Fragments {
+		if selects(fragment.SelectionSet) {
+			return true
+		}
+	}
+	return false
+}
+
+func selects(set ast.SelectionSet) bool {
+	for _, selection := range set {
+		switch s := selection.(type) {
+		case *ast.Field:
+			switch s.Name {
+			case "likeCount", "favCount", "countsAsOf", "viewerHasLiked", "viewerHasFaved":
+				return true
+			}
+			if selects(s.SelectionSet) {
+				return true
+			}
+		case *ast.InlineFragment:
+			if selects(s.SelectionSet) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+const query = `# A page of posts, with counts and what you did.
+# Paste the token that the server printed at its start under "Headers" below,
+# as the value of Authorization; without it the viewer's fields are null.
+query Feed {
+  viewer { name }
+  feed(first: 10) {
+    nodes {
+      id
+      title
+      author { name }
+      publishedAt
+      likeCount
+      favCount
+      viewerHasLiked
+      viewerHasFaved
+    }
+    pageInfo { hasNextPage endCursor }
+  }
+}
+
+mutation Like {
+  like(input: { subjectId: "post:10200" }) {
+    changed
+    subject { id likeCount viewerHasLiked }
+  }
+}
+`;
+
+ReactDOM.createRoot(document.getElementById('graphiql')).render(
+  React.createElement(GraphiQL, {
+    fetcher: GraphiQL.createFetcher({ url: new URL('../graphql', location.href).href }),
+    defaultQuery: query,
+    defaultHeaders: JSON.stringify({ Authorization: 'Bearer ' }, null, 2),
+    defaultEditorToolsVisibility: 'headers',
+    shouldPersistHeaders: false,
+  }),
+);

@@ -1,0 +1,246 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/99designs/gqlgen/graphql"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
+)
+
+// The media types of answers. Clients that know only the second take any status
+// but 200 for a broken connection.
+const (
+	mediaGraphQL = "application/graphql-response+json"
+	mediaJSON    = "application/json"
+)
+
+// transport speaks GraphQL over HTTP: POST with a JSON body, and GET for
+// queries. gqlgen's own one echoes bad bodies, reads them without bound and
+// takes what stands behind them.
+type transport struct{}
+
+// Supports is part of graphql.Transport. Everything is answered here, so that a
+// method or a content type that is not taken gets its status.
+func (transport) Supports(*http.Request) bool { return true }
+
+// Do is part of graphql.Transport.
+func (transport) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+	media, ok := accepted(r.Header.Values("Accept"))
+	if !ok {
+		refuse(w, r, http.StatusNotAcceptable, codeBadUserInput, "this endpoint answers "+mediaGraphQL+" and "+mediaJSON)
+		return
+	}
+	params, problem := read(w, r)
+	if problem != nil {
+		refuse(w, r, problem.status, problem.code, problem.message)
+		return
+	}
+	start := graphql.Now()
+	params.ReadTime = graphql.TraceTiming{Start: start, End: start}
+	params.Headers = r.Header
+
+	ctx := graphql.StartOperationTrace(r.Context())
+	operation, errs := executor.CreateOperationContext(ctx, params)
+	if errs != nil {
+		response := executor.DispatchError(graphql.WithOperationContext(ctx, operation), errs)
+		write(w, media, requestErrorStatus(media), response)
+		return
+	}
+	if r.Method == http.MethodGet && operation.Operation.Operation != ast.Query {
+		w.Header().Set("Allow", http.MethodPost)
+		refuse(w, r, http.StatusMethodNotAllowed, codeBadUserInput, "GET is for queries")
+		return
+	}
+	responses, ctx := executor.DispatchOperation(ctx, operation)
+	write(w, media, http.StatusOK, responses(ctx))
+}
+
+// requestErrorStatus is the status of a document that could not be run.
+func requestErrorStatus(media string) int {
+	if media == mediaJSON {
+		return http.StatusOK
+	}
+	return http.StatusBadRequest
+}
+
+// problem is a request that never reached GraphQL.
+type problem struct {
+	status        int
+	code, message string
+}
+
+func bad(message string) *problem {
+	return &problem{status: http.StatusBadRequest, code: codeBadUserInput, message: message}
+}
+
+// read takes the parameters out of a request. Its messages never hold what the
+// client sent: that may be a password on its way to the wrong place.
+func read(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *problem) {
+	switch r.Method {
+	case http.MethodGet:
+		return readQuery(r)
+	case http.MethodPost:
+		return readBody(w, r)
+	}
+	w.Header().Set("Allow", "GET, POST")
+	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeBadUserInput, message: "use POST, or GET for queries"}
+}
+
+func readQuery(r *http.Request) (*graphql.RawParams, *problem) {
+	if len(r.URL.RawQuery) > maxBody {
+		return nil, &problem{status: http.StatusRequestURITooLong, code: codeQueryTooLarge, message: "the address is too long"}
+	}
+	values := r.URL.Query()
+	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
+	for name, into := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
+		if text := values.Get(name); text != "" && decode([]byte(text), into) != nil {
+			return nil, bad(name + " is not a JSON object")
+		}
+	}
+	if params.Query == "" {
+		return nil, bad("query is missing")
+	}
+	return params, nil
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *problem) {
+	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := strings.ToLower(parameters["charset"])
+	if err != nil || media != mediaJSON || charset != "" && charset != "utf-8" {
+		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeBadUserInput, message: "send application/json in UTF-8"}
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return nil, &problem{
+			status: http.StatusRequestEntityTooLarge, code: codeQueryTooLarge,
+			message: "the body is larger than " + strconv.Itoa(maxBody) + " bytes",
+		}
+	}
+	if err != nil {
+		return nil, bad("the body broke off")
+	}
+	var fields struct {
+		Query         *string        `json:"query"`
+		OperationName *string        `json:"operationName"`
+		Variables     map[string]any `json:"variables"`
+		Extensions    map[string]any `json:"extensions"`
+	}
+	if decode(body, &fields) != nil {
+		return nil, bad("the body is not one JSON object with query, variables, operationName and extensions of the right types")
+	}
+	if fields.Query == nil || *fields.Query == "" {
+		return nil, bad("query is missing")
+	}
+	params := &graphql.RawParams{Query: *fields.Query, Variables: fields.Variables, Extensions: fields.Extensions}
+	if fields.OperationName != nil {
+		params.OperationName = *fields.OperationName
+	}
+	return params, nil
+}
+
+// decode reads exactly one JSON value. Numbers keep all their digits.
+func decode(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one value")
+	}
+	return nil
+}
+
+// accepted chooses the media type of the answer: the one with the higher
+// q-value (RFC 9110, section 12.5.1), the newer one where they tie. Without an
+// Accept header it is application/json, for clients from before the other.
+func accepted(headers []string) (string, bool) {
+	if len(headers) == 0 {
+		return mediaJSON, true
+	}
+	best, bestQ := "", 0.0
+	consider := func(media string, q float64) {
+		if q > bestQ || q == bestQ && q > 0 && media == mediaGraphQL {
+			best, bestQ = media, q
+		}
+	}
+	for _, part := range strings.Split(strings.Join(headers, ","), ",") {
+		media, parameters, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		q := 1.0
+		if text, has := parameters["q"]; has {
+			if q, err = strconv.ParseFloat(text, 64); err != nil || q < 0 || q > 1 {
+				continue
+			}
+		}
+		switch media {
+		case mediaGraphQL, mediaJSON:
+			consider(media, q)
+		case "*/*", "application/*":
+			if best == "" {
+				consider(mediaJSON, q)
+			}
+		}
+	}
+	return best, best != ""
+}
+
+// write sends an answer. The data is JSON already: encoding it again would only
+// cost.
+func write(w http.ResponseWriter, media string, status int, response *graphql.Response) {
+	header := w.Header()
+	header.Set("Content-Type", media+"; charset=utf-8")
+	header.Set("Cache-Control", "private, no-store") // it may hold a viewer's state
+	header.Set("Vary", "Accept, Authorization")
+	header.Set("X-Content-Type-Options", "nosniff")
+
+	body := make([]byte, 0, len(response.Data)+512)
+	body = append(body, '{')
+	if len(response.Errors) > 0 {
+		body = append(body, `"errors":`...)
+		body = appendJSON(body, response.Errors)
+	}
+	if len(response.Data) > 0 {
+		if len(body) > 1 {
+			body = append(body, ',')
+		}
+		body = append(body, `"data":`...)
+		body = append(body, response.Data...)
+	}
+	if len(response.Extensions) > 0 {
+		body = append(body, `,"extensions":`...)
+		body = appendJSON(body, response.Extensions)
+	}
+	body = append(body, '}')
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // who has gone away needs no answer
+}
+
+func appendJSON(body []byte, value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		text = []byte("null") // only what we put there ourselves is encoded
+	}
+	return append(body, text...)
+}
+
+// refuse answers a request that never reached GraphQL, in GraphQL's form.
+func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
+	media, ok := accepted(r.Header.Values("Accept"))
+	if !ok {
+		media = mediaJSON
+	}
+	write(w, media, status, &graphql.Response{Errors: gqlerror.List{coded(nil, code, message)}})
+}
