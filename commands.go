@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tallyfeed/tallyfeed/counter"
+	"github.com/tallyfeed/tallyfeed/database"
+	"github.com/tallyfeed/tallyfeed/feed"
+)
+
+type importCommand struct {
+	stores `embed:""`
+
+	File string `arg:"" help:"JSONL, a post a line: id, author, title, body, publishedAt, and visibility and authorName if wanted. - is the standard input."`
+}
+
+// Run is called by kong.
+func (c *importCommand) Run(e *environment) (err error) {
+	if err := c.stores.resolve(); err != nil {
+		return err
+	}
+	input := e.in
+	if c.File != "-" {
+		file, err := os.Open(c.File)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }()
+		input = file
+	}
+	address := c.Database
+	if address == "" {
+		if err := os.MkdirAll(c.Data, 0o700); err != nil {
+			return err
+		}
+		address = "sqlite:" + filepath.Join(c.Data, "tallyfeed.db")
+	}
+	db, err := database.Open(e.ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := database.Migrate(e.ctx, db); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	report, err := feed.New(db, feed.Config{}).Import(e.ctx, input)
+	for _, line := range report.Errors {
+		fmt.Fprintln(e.logs, line)
+	}
+	if more := report.Bad - len(report.Errors); more > 0 {
+		fmt.Fprintf(e.logs, "and %d more bad lines\n", more)
+	}
+	if _, writeErr := fmt.Fprintf(e.out, "%d added, %d there already, %d bad\n", report.Added, report.Unchanged, report.Bad); writeErr != nil {
+		return errors.Join(err, writeErr)
+	}
+	if err == nil && report.Bad > 0 {
+		err = fmt.Errorf("%d lines were not imported", report.Bad)
+	}
+	return err
+}
+
+type epochCommand struct {
+	redisFlags `embed:""`
+
+	Declare bool `help:"Say that this Redis holds all the likes there are. Whatever it lacks is forgotten for good: bring its append-only file or snapshot back first, if there is one."`
+}
+
+// Run is called by kong.
+func (c *epochCommand) Run(e *environment) (err error) {
+	if err := fromFile("redis", &c.Redis, c.RedisFile); err != nil {
+		return err
+	}
+	if c.Redis == "" {
+		return errors.New("give --redis: the embedded one lives in the server's process only")
+	}
+	redis, err := counter.OpenRedis(e.ctx, c.Redis)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, redis.Close()) }()
+	if c.Declare {
+		if err := redis.DeclareEpoch(e.ctx); err != nil {
+			return err
+		}
+	}
+	status, err := redis.Epoch(e.ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(e.out, "%d of %d parts are known to hold all facts\n", status.Present, status.Tags); err != nil {
+		return err
+	}
+	if !status.Complete() {
+		return counter.ErrNoEpoch
+	}
+	return nil
+}

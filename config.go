@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tallyfeed/tallyfeed/auth"
+)
+
+type logger = *slog.Logger
+
+// commands is the command line. Every flag has its variable TALLYFEED_….
+type commands struct {
+	Serve  serveCommand  `cmd:"" default:"withargs" help:"Serve the API and run the workers (what no command means)."`
+	Token  tokenCommand  `cmd:"" help:"Print a token for trying things out, made from the secret."`
+	Import importCommand `cmd:"" help:"Import posts from a JSONL file. A second run changes nothing."`
+	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts."`
+}
+
+// stores says where things are kept.
+type stores struct {
+	Data         string `default:"./data" help:"Folder for what the embedded parts keep." placeholder:"DIR"`
+	Database     string `help:"postgres://… or sqlite:FILE. Default: SQLite in the data folder." placeholder:"URL"`
+	DatabaseFile string `help:"File that holds --database, since that may hold a password." placeholder:"FILE"`
+}
+
+type redisFlags struct {
+	Redis     string `help:"redis://…, rediss://… or unix://…; several hosts separated by commas, or cluster=true, for a cluster. Pool sizes and time-outs as parameters. Default: embedded." placeholder:"URL"`
+	RedisFile string `help:"File that holds --redis." placeholder:"FILE"`
+}
+
+type kafkaFlags struct {
+	Kafka             []string `help:"Brokers, host:port, separated by commas. Default: embedded." placeholder:"HOST:PORT"`
+	KafkaTopic        string   `default:"counter-events" help:"Topic of the events."`
+	KafkaPartitions   int      `default:"8" help:"Partitions of the topic, when it is created."`
+	KafkaReplication  int      `default:"-1" help:"Replicas of the topic, when it is created; -1: what the brokers say."`
+	KafkaTLS          bool     `name:"kafka-tls" help:"Speak TLS with the brokers."`
+	KafkaCA           string   `name:"kafka-ca" help:"PEM file with the authority that signed the brokers' certificates. Default: the system's." placeholder:"FILE"`
+	KafkaSASL         string   `name:"kafka-sasl" enum:",plain,scram-sha-256,scram-sha-512" default:"" help:"plain, scram-sha-256 or scram-sha-512." placeholder:"MECHANISM"`
+	KafkaUser         string   `help:"User for SASL." placeholder:"NAME"`
+	KafkaPassword     string   `help:"Password for SASL." placeholder:"TEXT"`
+	KafkaPasswordFile string   `help:"File that holds --kafka-password." placeholder:"FILE"`
+}
+
+type tokenFlags struct {
+	JWTSecret     string `name:"jwt-secret" help:"Secret of at least 32 bytes that checks HS256 tokens. Default: made on the first start and kept in the data folder, where all parts are embedded." placeholder:"TEXT"`
+	JWTSecretFile string `name:"jwt-secret-file" help:"File that holds --jwt-secret." placeholder:"FILE"`
+	JWTIssuer     string `name:"jwt-issuer" help:"What a token's iss must be." placeholder:"TEXT"`
+	JWTAudience   string `name:"jwt-audience" help:"What a token's aud must hold." placeholder:"TEXT"`
+}
+
+// The roles a process can have.
+const (
+	roleAPI       = "api"
+	rolePublish   = "publish"
+	roleAggregate = "aggregate"
+)
+
+type serveCommand struct {
+	stores     `embed:""`
+	redisFlags `embed:""`
+	kafkaFlags `embed:""`
+	tokenFlags `embed:""`
+
+	Listen        string   `default:"127.0.0.1:8080" help:"HTTP address. Port 0 picks one." placeholder:"HOST:PORT"`
+	Roles         []string `enum:"all,api,publish,aggregate" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds)." placeholder:"ROLE"`
+	JWTPublicKey  string   `name:"jwt-public-key" help:"PEM file with the public key that checks RS256, ES256 or EdDSA tokens." placeholder:"FILE"`
+	JWKS          string   `name:"jwks" help:"Where an issuer publishes its keys." placeholder:"URL"`
+	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema. auto: only where all parts are embedded."`
+	OutboxLimit   int      `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
+	MemoryLimit   float64  `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
+	LogLevel      string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged."`
+	LogFormat     string   `enum:"text,json" default:"text" help:"Form of the log lines."`
+}
+
+func (c *serveCommand) has(role string) bool {
+	return slices.Contains(c.Roles, "all") || slices.Contains(c.Roles, role)
+}
+
+func (c *serveCommand) embedded() bool {
+	return c.Redis == "" && len(c.Kafka) == 0 && c.Database == ""
+}
+
+func (c *serveCommand) introspection() bool {
+	return c.Introspection == "on" || c.Introspection == "auto" && c.embedded()
+}
+
+func (c *serveCommand) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// fromFile fills a value from the file named for it.
+func fromFile(flag string, value *string, file string) error {
+	if file == "" {
+		return nil
+	}
+	if *value != "" {
+		return fmt.Errorf("give either --%s or --%s-file", flag, flag)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("--%s-file: %w", flag, err)
+	}
+	*value = strings.TrimSpace(string(text))
+	if *value == "" {
+		return fmt.Errorf("--%s-file: %s is empty", flag, file)
+	}
+	return nil
+}
+
+func (s *stores) resolve() error {
+	return fromFile("database", &s.Database, s.DatabaseFile)
+}
+
+func (c *serveCommand) resolve() error {
+	return errors.Join(
+		c.stores.resolve(),
+		fromFile("redis", &c.Redis, c.RedisFile),
+		fromFile("kafka-password", &c.KafkaPassword, c.KafkaPasswordFile),
+		fromFile("jwt-secret", &c.JWTSecret, c.JWTSecretFile),
+	)
+}
+
+// Run is called by kong.
+func (c *serveCommand) Run(e *environment) error {
+	if err := c.resolve(); err != nil {
+		return err
+	}
+	return serve(e.ctx, *c, e.out, e.logs)
+}
+
+// environment is what commands run in.
+type environment struct {
+	ctx       context.Context
+	in        io.Reader
+	out, logs io.Writer
+}
+
+// errUsage ends the program after kong has said what is wrong.
+var errUsage = errors.New("see --help")
+
+// run reads the command line and does what it says.
+func run(ctx context.Context, args []string, in io.Reader, out, logs io.Writer) error {
+	var line commands
+	exited := false
+	parser, err := kong.New(&line,
+		kong.Name("tallyfeed"),
+		kong.Description("Feed pages with counts that do not drift and, for each viewer, what that viewer likes. Every flag can also be given as a variable: --jwt-secret is TALLYFEED_JWT_SECRET."),
+		kong.DefaultEnvars("TALLYFEED"),
+		kong.Writers(out, logs),
+		kong.Exit(func(int) { exited = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		return err
+	}
+	command, err := parser.Parse(args)
+	if exited {
+		return nil // --help
+	}
+	if err != nil {
+		return fmt.Errorf("%w; %w", err, errUsage)
+	}
+	return command.Run(&environment{ctx: ctx, in: in, out: out, logs: logs})
+}
+
+// tokenLife is how long a token for trying things out is good.
+const tokenLife = 24 * time.Hour
+
+type tokenCommand struct {
+	stores     `embed:""`
+	tokenFlags `embed:""`
+
+	Sub     string        `required:"" help:"Who the token is for: 1 to 128 characters." placeholder:"SUB"`
+	Name    string        `help:"Name to show." placeholder:"NAME"`
+	Expires time.Duration `default:"24h" help:"How long it is good." placeholder:"DURATION"`
+}
+
+// Run is called by kong.
+func (c *tokenCommand) Run(e *environment) error {
+	if err := fromFile("jwt-secret", &c.JWTSecret, c.JWTSecretFile); err != nil {
+		return err
+	}
+	secret := []byte(c.JWTSecret)
+	if len(secret) == 0 {
+		var err error
+		if secret, err = embeddedSecret(c.Data); err != nil {
+			return err
+		}
+	}
+	token, err := auth.Mint(secret, c.Sub, c.Name, c.JWTIssuer, c.JWTAudience, c.Expires)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.out, token)
+	return err
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+	"github.com/uptrace/bun"
+
+	"github.com/tallyfeed/tallyfeed/auth"
+	"github.com/tallyfeed/tallyfeed/counter"
+	"github.com/tallyfeed/tallyfeed/database"
+	"github.com/tallyfeed/tallyfeed/embedded"
+	"github.com/tallyfeed/tallyfeed/feed"
+)
+
+// parts is what a process stands on: real engines, or embedded ones.
+type parts struct {
+	redis    *counter.Redis
+	kafka    counter.KafkaConfig
+	database *bun.DB
+	ordinals counter.OrdinalStore
+	tokens   auth.Config
+
+	// Names to show, "" where embedded.
+	redisName, kafkaName, databaseName string
+	embeddedSecret                     bool
+
+	closers []func() error
+}
+
+// closeFirst puts a closer before those that are there already.
+func (p *parts) closeFirst(f func() error) { p.closers = append(p.closers, f) }
+
+func (p *parts) close() error {
+	var all error
+	for _, f := range slices.Backward(p.closers) {
+		all = errors.Join(all, f())
+	}
+	p.closers = nil
+	return all
+}
+
+// patience is how long a part may be down at the start.
+const patience = 30 * time.Second
+
+// openParts opens everything a process needs. It waits for what is not there
+// yet until ctx ends or patience does; what it opens lives on life.
+func openParts(ctx, life context.Context, config serveCommand, log logger) (p *parts, err error) {
+	p = &parts{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if config.Redis == "" || len(config.Kafka) == 0 || config.Database == "" {
+		release, err := embedded.Lock(config.Data)
+		if err != nil {
+			return nil, err
+		}
+		p.closers = append(p.closers, release)
+	}
+	if err := p.openTokens(config); err != nil {
+		return nil, err
+	}
+	if err := p.openDatabase(ctx, config, log); err != nil {
+		return nil, err
+	}
+	if err := p.openRedis(ctx, life, config, log); err != nil {
+		return nil, err
+	}
+	return p, p.openKafka(ctx, config, log)
+}
+
+func embeddedSecret(dir string) ([]byte, error) { return embedded.Secret(dir) }
+
+func (p *parts) openTokens(config serveCommand) error {
+	p.tokens = auth.Config{Secret: []byte(config.JWTSecret), JWKSURL: config.JWKS, Issuer: config.JWTIssuer, Audience: config.JWTAudience}
+	if config.JWTPublicKey != "" {
+		pem, err := os.ReadFile(config.JWTPublicKey)
+		if err != nil {
+			return fmt.Errorf("--jwt-public-key: %w", err)
+		}
+		p.tokens.PublicKeyPEM = pem
+	}
+	if config.JWTSecret != "" || config.JWTPublicKey != "" || config.JWKS != "" {
+		return nil
+	}
+	if !config.embedded() {
+		return errors.New("real engines need a real key: give --jwt-secret, --jwt-secret-file, --jwt-public-key or --jwks")
+	}
+	secret, err := embeddedSecret(config.Data)
+	p.tokens.Secret, p.embeddedSecret = secret, true
+	return err
+}
+
+func (p *parts) openDatabase(ctx context.Context, config serveCommand, log logger) error {
+	address := config.Database
+	if address == "" {
+		address = "sqlite:" + filepath.Join(config.Data, "tallyfeed.db")
+	} else {
+		p.databaseName = redacted(address)
+	}
+	err := keepTrying(ctx, log, "database "+p.databaseName, func(ctx context.Context) (err error) {
+		if p.database == nil {
+			if p.database, err = database.Open(ctx, address); err != nil {
+				p.database = nil
+				return err
+			}
+		}
+		return p.database.PingContext(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, p.database.Close)
+	if err := database.Migrate(ctx, p.database); err != nil {
+		return fmt.Errorf("migrate the database: %w", err)
+	}
+	p.ordinals = counter.NewSQLOrdinals(p.database)
+	if p.databaseName != "" {
+		return nil
+	}
+	posts := feed.New(p.database, feed.Config{})
+	empty, err := posts.Empty(ctx)
+	if err != nil || !empty {
+		return err
+	}
+	_, err = posts.Import(ctx, feed.Demo())
+	return err
+}
+
+func (p *parts) openRedis(ctx, life context.Context, config serveCommand, log logger) error {
+	address := config.Redis
+	if address == "" {
+		part, err := embedded.Redis(life)
+		if err != nil {
+			return err
+		}
+		p.closers = append(p.closers, part.Close)
+		address = part.URL()
+	} else {
+		p.redisName = redacted(address)
+	}
+	err := keepTrying(ctx, log, "redis "+p.redisName, func(ctx context.Context) (err error) {
+		p.redis, err = counter.OpenRedis(ctx, address)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, p.redis.Close)
+	if config.Redis == "" {
+		return p.redis.DeclareEpoch(ctx) // it is empty: what was liked is forgotten
+	}
+	for _, warning := range p.redis.Warnings(ctx) {
+		log.Warn(warning)
+	}
+	if err := p.redis.Found(ctx, p.ordinals); err != nil && !errors.Is(err, counter.ErrNoEpoch) {
+		return err // without an epoch, posts are served all the same; the watch says what to do
+	}
+	return nil
+}
+
+func (p *parts) openKafka(ctx context.Context, config serveCommand, log logger) error {
+	p.kafka = counter.KafkaConfig{
+		Brokers: config.Kafka, Topic: config.KafkaTopic,
+		Partitions: config.KafkaPartitions, Replication: config.KafkaReplication,
+	}
+	if len(config.Kafka) == 0 {
+		part, err := embedded.Kafka(filepath.Join(config.Data, "kafka"))
+		if err != nil {
+			return err
+		}
+		p.closers = append(p.closers, part.Close)
+		p.kafka.Brokers, p.kafka.Replication = part.Brokers(), 1
+	} else {
+		p.kafkaName = strings.Join(config.Kafka, ",")
+		if err := counter.ParseBrokers(config.Kafka); err != nil {
+			return err
+		}
+		if err := p.secureKafka(config); err != nil {
+			return err
+		}
+	}
+	return keepTrying(ctx, log, "kafka "+p.kafkaName, p.kafka.EnsureTopic)
+}
+
+func (p *parts) secureKafka(config serveCommand) (err error) {
+	if config.KafkaTLS || config.KafkaCA != "" {
+		p.kafka.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if config.KafkaCA != "" {
+		pem, err := os.ReadFile(config.KafkaCA)
+		if err != nil {
+			return fmt.Errorf("--kafka-ca: %w", err)
+		}
+		p.kafka.TLS.RootCAs = x509.NewCertPool()
+		if !p.kafka.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("--kafka-ca: no certificate in %s", config.KafkaCA)
+		}
+	}
+	var mechanism sasl.Mechanism
+	switch config.KafkaSASL {
+	case "plain":
+		mechanism = plain.Mechanism{Username: config.KafkaUser, Password: config.KafkaPassword}
+	case "scram-sha-256":
+		mechanism, err = scram.Mechanism(scram.SHA256, config.KafkaUser, config.KafkaPassword)
+	case "scram-sha-512":
+		mechanism, err = scram.Mechanism(scram.SHA512, config.KafkaUser, config.KafkaPassword)
+	}
+	p.kafka.SASL = mechanism
+	return err
+}
+
+// keepTrying calls open until it succeeds, for as long as patience lasts.
+func keepTrying(ctx context.Context, log logger, what string, open func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for said := false; ; {
+		attempt, done := context.WithTimeout(ctx, 5*time.Second)
+		err := open(attempt)
+		done()
+		if err == nil {
+			return nil
+		}
+		if !said {
+			log.Warn("can't reach "+what+", trying again for half a minute", "err", err)
+			said = true
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("can't reach %s: %w", what, err)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// redacted shows an address without its password and parameters.
+func redacted(address string) string {
+	scheme, rest, found := strings.Cut(address, "://")
+	if !found {
+		return address // sqlite:FILE
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		rest = rest[i+1:]
+	}
+	return (&url.URL{Scheme: scheme, Opaque: "//" + rest}).String()
+}
+
+// cause takes the address out of a network error that is shown beside it.
+func cause(err error) error {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		return operation.Err
+	}
+	return err
+}
