@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/tallyfeed/tallyfeed/lua"
 )
 
 // Redis is where the facts are: one server or a cluster.
@@ -48,6 +50,7 @@ func OpenRedis(ctx context.Context, address string) (*Redis, error) {
 		}
 		cluster, err = r.saysCluster(ctx)
 		if err == nil && !cluster {
+			r.loadScripts(ctx)
 			return r, nil
 		}
 		if closeErr := r.Close(); err != nil {
@@ -61,7 +64,19 @@ func OpenRedis(ctx context.Context, address string) (*Redis, error) {
 	if err := r.Ping(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
+	r.loadScripts(ctx)
 	return r, nil
+}
+
+// loadScripts saves the first use of each script a round trip. Whatever it does
+// not reach, run sends when it is asked for it.
+func (r *Redis) loadScripts(ctx context.Context) {
+	_ = r.eachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		for _, script := range lua.All {
+			node.ScriptLoad(ctx, script.Text)
+		}
+		return nil
+	})
 }
 
 // splitHosts turns host1:p1,host2:p2 into the form that go-redis knows.

@@ -25,6 +25,7 @@ type Posts interface {
 	Post(ctx context.Context, id, viewerSub string) (*feed.Post, error)
 	Posts(ctx context.Context, ids []string, viewerSub string) ([]*feed.Post, error)
 	Author(ctx context.Context, sub string) (*feed.Author, error)
+	Authors(ctx context.Context, subs []string) ([]*feed.Author, error)
 	Publish(ctx context.Context, author feed.Author, draft feed.Draft) (*feed.Post, error)
 	Update(ctx context.Context, sub, id string, changes feed.Changes) (*feed.Post, error)
 	Delete(ctx context.Context, sub, id string) error

@@ -95,23 +95,24 @@ func (q *query) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 		return nil, badInput("ids", "must be at most 100")
 	}
 	nodes := make([]Node, len(ids))
-	var own []string
-	var places []int
+	var own, subs []string
+	var places, userPlaces []int
 	for i, id := range ids {
 		if post, ok := parsePostID(id); ok {
 			own, places = append(own, post), append(places, i)
-			continue
+		} else if sub, ok := parseUserID(id); ok {
+			subs, userPlaces = append(subs, sub), append(userPlaces, i)
 		}
-		sub, ok := parseUserID(id)
-		if !ok {
-			continue
-		}
-		user, err := q.user(ctx, sub)
+	}
+	if len(subs) > 0 {
+		authors, err := q.Posts.Authors(ctx, subs)
 		if err != nil {
-			return nil, err
+			return nil, unavailable("users", err)
 		}
-		if user != nil {
-			nodes[i] = user
+		for at, author := range authors {
+			if author != nil {
+				nodes[userPlaces[at]] = &User{sub: author.Sub, name: author.Name}
+			}
 		}
 	}
 	if len(own) == 0 {

@@ -26,6 +26,9 @@ var (
 	Release = load("release.lua")
 )
 
+// All is every script, for who wants them loaded before the first use.
+var All = []*Script{Toggle, Promote, Fold, Ack, Delete, Mine, Lease, Release}
+
 // Script is a script's text and the hash by which EVALSHA knows it.
 type Script struct{ Text, Hash string }
 

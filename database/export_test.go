@@ -1,0 +1,4 @@
+package database
+
+// MigrateFrom lets tests bring migrations of their own.
+var MigrateFrom = migrateFrom
