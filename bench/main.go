@@ -1,0 +1,52 @@
+// Command bench measures what the README promises, on real engines:
+//
+//	go run ./bench page    --redis URL                  CPU a page beside a hand-written handler
+//	go run ./bench likes   --redis URL --kafka BROKER   likes a second, and how fresh counts are
+//	go run ./bench memory  --redis URL                  bytes a like
+//
+// It refuses a Redis that is not empty, and leaves it full.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/alecthomas/kong"
+	"github.com/redis/go-redis/v9"
+)
+
+type commands struct {
+	Page   pageCommand   `cmd:"" help:"CPU, pages a second and latency of the signed-in page of 20, beside a hand-written handler on the same Redis."`
+	Likes  likesCommand  `cmd:"" help:"Latency of likes, and time until another viewer sees the count."`
+	Memory memoryCommand `cmd:"" help:"Bytes that a like takes in Redis."`
+	Plain  plainCommand  `cmd:"" hidden:"" help:"Serve the hand-written handler."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var line commands
+	command := kong.Parse(&line, kong.Name("bench"))
+	command.BindTo(ctx, (*context.Context)(nil))
+	command.FatalIfErrorf(command.Run())
+}
+
+// openEmpty connects to a Redis that holds nothing yet.
+func openEmpty(ctx context.Context, url string) (*redis.Client, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	client := redis.NewClient(options)
+	n, err := client.DBSize(ctx).Result()
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	if n > 0 {
+		return nil, errors.Join(fmt.Errorf("this Redis holds %d keys: give an empty one", n), client.Close())
+	}
+	return client, nil
+}
