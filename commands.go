@@ -70,13 +70,7 @@ type epochCommand struct {
 
 // Run is called by kong.
 func (c *epochCommand) Run(e *environment) (err error) {
-	if err := fromFile("redis", &c.Redis, c.RedisFile); err != nil {
-		return err
-	}
-	if c.Redis == "" {
-		return errors.New("give --redis: the embedded one lives in the server's process only")
-	}
-	redis, err := counter.OpenRedis(e.ctx, c.Redis)
+	redis, err := c.open(e)
 	if err != nil {
 		return err
 	}

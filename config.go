@@ -24,6 +24,10 @@ type commands struct {
 	Token  tokenCommand  `cmd:"" help:"Print a token for trying things out, made from the secret."`
 	Import importCommand `cmd:"" help:"Import posts from a JSONL file. A second run changes nothing."`
 	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts."`
+
+	Recount     recountCommand     `cmd:"" help:"Count subjects anew from their facts, and mend what is wrong."`
+	Audit       auditCommand       `cmd:"" help:"Compare the counts of all posts with their facts once, and mend what is wrong."`
+	DeadLetters deadLettersCommand `cmd:"" help:"List the records that were no events, or send them in again."`
 }
 
 // stores says where things are kept.
@@ -63,6 +67,7 @@ const (
 	roleAPI       = "api"
 	rolePublish   = "publish"
 	roleAggregate = "aggregate"
+	roleAudit     = "audit"
 )
 
 type serveCommand struct {
@@ -72,11 +77,12 @@ type serveCommand struct {
 	tokenFlags `embed:""`
 
 	Listen        string   `default:"127.0.0.1:8080" help:"HTTP address. Port 0 picks one." placeholder:"HOST:PORT"`
-	Roles         []string `enum:"all,api,publish,aggregate" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds)." placeholder:"ROLE"`
+	Roles         []string `enum:"all,api,publish,aggregate,audit" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds), audit (compares counts with facts and mends)." placeholder:"ROLE"`
 	JWTPublicKey  string   `name:"jwt-public-key" help:"PEM file with the public key that checks RS256, ES256 or EdDSA tokens." placeholder:"FILE"`
 	JWKS          string   `name:"jwks" help:"Where an issuer publishes its keys." placeholder:"URL"`
 	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema. auto: only where all parts are embedded."`
 	OutboxLimit   int      `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
+	AuditRate     int      `default:"100" help:"How many subjects a second the audit looks at."`
 	MemoryLimit   float64  `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
 	LogLevel      string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged."`
 	LogFormat     string   `enum:"text,json" default:"text" help:"Form of the log lines."`
@@ -150,6 +156,9 @@ type environment struct {
 	in        io.Reader
 	out, logs io.Writer
 }
+
+// logger is that of a command that ends by itself.
+func (e *environment) logger() *slog.Logger { return slog.New(slog.NewTextHandler(e.logs, nil)) }
 
 // errUsage ends the program after kong has said what is wrong.
 var errUsage = errors.New("see --help")

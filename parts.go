@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
 	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/uptrace/bun"
@@ -174,10 +173,9 @@ func (p *parts) openRedis(ctx, life context.Context, config serveCommand, log lo
 	return nil
 }
 
-func (p *parts) openKafka(ctx context.Context, config serveCommand, log logger) error {
-	p.kafka = counter.KafkaConfig{
-		Brokers: config.Kafka, Topic: config.KafkaTopic,
-		Partitions: config.KafkaPartitions, Replication: config.KafkaReplication,
+func (p *parts) openKafka(ctx context.Context, config serveCommand, log logger) (err error) {
+	if p.kafka, err = config.kafkaConfig(); err != nil {
+		return err
 	}
 	if len(config.Kafka) == 0 {
 		part, err := embedded.Kafka(filepath.Join(config.Data, "kafka"))
@@ -188,41 +186,41 @@ func (p *parts) openKafka(ctx context.Context, config serveCommand, log logger) 
 		p.kafka.Brokers, p.kafka.Replication = part.Brokers(), 1
 	} else {
 		p.kafkaName = strings.Join(config.Kafka, ",")
-		if err := counter.ParseBrokers(config.Kafka); err != nil {
-			return err
-		}
-		if err := p.secureKafka(config); err != nil {
-			return err
-		}
 	}
-	return keepTrying(ctx, log, "kafka "+p.kafkaName, p.kafka.EnsureTopic)
+	return keepTrying(ctx, log, "kafka "+p.kafkaName, p.kafka.EnsureTopics)
 }
 
-func (p *parts) secureKafka(config serveCommand) (err error) {
-	if config.KafkaTLS || config.KafkaCA != "" {
-		p.kafka.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+// kafkaConfig is what the flags say of Kafka.
+func (f *kafkaFlags) kafkaConfig() (config counter.KafkaConfig, err error) {
+	config = counter.KafkaConfig{
+		Brokers: f.Kafka, Topic: f.KafkaTopic,
+		Partitions: f.KafkaPartitions, Replication: f.KafkaReplication,
 	}
-	if config.KafkaCA != "" {
-		pem, err := os.ReadFile(config.KafkaCA)
+	if err := counter.ParseBrokers(f.Kafka); err != nil {
+		return config, err
+	}
+	if f.KafkaTLS || f.KafkaCA != "" {
+		config.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if f.KafkaCA != "" {
+		pem, err := os.ReadFile(f.KafkaCA)
 		if err != nil {
-			return fmt.Errorf("--kafka-ca: %w", err)
+			return config, fmt.Errorf("--kafka-ca: %w", err)
 		}
-		p.kafka.TLS.RootCAs = x509.NewCertPool()
-		if !p.kafka.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--kafka-ca: no certificate in %s", config.KafkaCA)
+		config.TLS.RootCAs = x509.NewCertPool()
+		if !config.TLS.RootCAs.AppendCertsFromPEM(pem) {
+			return config, fmt.Errorf("--kafka-ca: no certificate in %s", f.KafkaCA)
 		}
 	}
-	var mechanism sasl.Mechanism
-	switch config.KafkaSASL {
+	switch f.KafkaSASL {
 	case "plain":
-		mechanism = plain.Mechanism{Username: config.KafkaUser, Password: config.KafkaPassword}
+		config.SASL = plain.Mechanism{Username: f.KafkaUser, Password: f.KafkaPassword}
 	case "scram-sha-256":
-		mechanism, err = scram.Mechanism(scram.SHA256, config.KafkaUser, config.KafkaPassword)
+		config.SASL, err = scram.Mechanism(scram.SHA256, f.KafkaUser, f.KafkaPassword)
 	case "scram-sha-512":
-		mechanism, err = scram.Mechanism(scram.SHA512, config.KafkaUser, config.KafkaPassword)
+		config.SASL, err = scram.Mechanism(scram.SHA512, f.KafkaUser, f.KafkaPassword)
 	}
-	p.kafka.SASL = mechanism
-	return err
+	return config, err
 }
 
 // keepTrying calls open until it succeeds, for as long as patience lasts.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tallyfeed/tallyfeed/auth"
@@ -27,13 +28,14 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 	publisher := counter.NewPublisher(parts.redis, parts.kafka, log)
 	parts.closeFirst(publisher.Close)
 
+	recounter := counter.NewRecounter(parts.redis, log)
 	s.facts = counter.NewFacts(parts.redis, ordinals, log, counter.FactsConfig{
-		OutboxLimit: config.OutboxLimit, Full: watch.Full, OnChange: publisher.Offer,
+		OutboxLimit: config.OutboxLimit, Full: watch.Full, OnChange: publisher.Offer, OnMalformed: recounter.Offer,
 	})
-	s.reader = counter.NewReader(parts.redis, ordinals, counter.ReaderConfig{})
+	s.reader = counter.NewReader(parts.redis, ordinals, counter.ReaderConfig{OnMalformed: recounter.Offer})
 	s.posts = feed.New(parts.database, feed.Config{Subjects: subjects{s.facts}, Log: log})
 
-	s.workers = append(s.workers, watch.Run)
+	s.workers = append(s.workers, watch.Run, recounter.Run)
 	if config.has(roleAPI) {
 		s.workers = append(s.workers, publisher.Run)
 	}
@@ -42,13 +44,36 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		s.workers = append(s.workers, sweeper.Run, s.posts.RunPurges)
 	}
 	if config.has(roleAggregate) {
-		settle := counter.AggregatorConfig{}
+		aggregation := counter.AggregatorConfig{OnMalformed: recounter.Offer}
 		if parts.redisName == "" {
-			settle.Settle = -1 // in memory: there is no tail to lose
+			aggregation.Settle = -1 // in memory: there is no tail to lose
 		}
-		aggregator := counter.NewAggregator(parts.redis, parts.kafka, log, settle)
+		aggregator := counter.NewAggregator(parts.redis, parts.kafka, log, aggregation)
 		parts.closeFirst(aggregator.Close)
 		s.workers = append(s.workers, aggregator.Run)
 	}
+	if config.has(roleAudit) {
+		auditor := counter.NewAuditor(parts.redis, postSubjects{s.posts}, recounter, log, counter.AuditConfig{Rate: config.AuditRate})
+		s.workers = append(s.workers, auditor.Run)
+	}
 	return s
+}
+
+// postSubjects lists all posts for the audit.
+type postSubjects struct{ posts *feed.Feed }
+
+// After is part of counter.SubjectSource.
+func (p postSubjects) After(ctx context.Context, subject string, n int) ([]counter.Subject, error) {
+	_, id, _ := strings.Cut(subject, ":")
+	ids, err := p.posts.IDs(ctx, id, n)
+	if err != nil {
+		return nil, err
+	}
+	subjects := make([]counter.Subject, len(ids))
+	for i, id := range ids {
+		if subjects[i], err = counter.NewSubject(counter.TypePost, id); err != nil {
+			return nil, err
+		}
+	}
+	return subjects, nil
 }

@@ -29,6 +29,9 @@ type AggregatorConfig struct {
 	// the snapshot up to date. Negative means 0, for a Redis that keeps nothing;
 	// 0 means 3 s.
 	Settle time.Duration
+	// OnMalformed, when set, is told of a subject that needs a deep recount. It
+	// must not block.
+	OnMalformed func(Subject)
 }
 
 // Aggregator gathers the subjects that changed and folds them. Any number may
@@ -36,6 +39,7 @@ type AggregatorConfig struct {
 type Aggregator struct {
 	redis  *Redis
 	reader *kafka.Reader
+	dead   *kafka.Writer
 	config AggregatorConfig
 	log    *slog.Logger
 
@@ -49,6 +53,7 @@ type Aggregator struct {
 type batch struct {
 	subjects map[Subject]Version
 	last     map[int]kafka.Message
+	dead     []kafka.Message // records that were no events
 	records  int
 	folded   time.Time
 }
@@ -81,17 +86,20 @@ func NewAggregator(r *Redis, kafkaConfig KafkaConfig, log *slog.Logger, config A
 	if config.Settle == 0 {
 		config.Settle = 3 * time.Second
 	}
+	if config.OnMalformed == nil {
+		config.OnMalformed = func(Subject) {}
+	}
 	logError := func(format string, args ...any) {
 		log.Debug("kafka reader", "says", fmt.Sprintf(format, args...))
 	}
 	return &Aggregator{
-		redis: r, reader: kafkaConfig.reader(config.Group, logError), config: config, log: log,
-		changed: newBatch(),
+		redis: r, reader: kafkaConfig.reader(config.Group, logError), dead: kafkaConfig.deadLetters().writer(),
+		config: config, log: log, changed: newBatch(),
 	}
 }
 
 // Close leaves the group.
-func (a *Aggregator) Close() error { return a.reader.Close() }
+func (a *Aggregator) Close() error { return errors.Join(a.reader.Close(), a.dead.Close()) }
 
 // BadRecords is how many records of the topic were no events.
 func (a *Aggregator) BadRecords() int64 { return a.bad.Load() }
@@ -146,7 +154,8 @@ func (a *Aggregator) take(ctx context.Context, m kafka.Message) {
 	event, subject, err := DecodeEvent(m.Value)
 	if err != nil {
 		a.bad.Add(1)
-		a.log.WarnContext(ctx, "record skipped", "partition", m.Partition, "offset", m.Offset, "err", err)
+		a.changed.dead = append(a.changed.dead, deadLetter(m, err))
+		a.log.WarnContext(ctx, "record goes to the dead letters", "partition", m.Partition, "offset", m.Offset, "err", err)
 		return
 	}
 	version, _ := parseVersion(event.Version) // DecodeEvent has checked it
@@ -188,13 +197,22 @@ func (a *Aggregator) drain(ctx context.Context) error {
 	return nil
 }
 
-// Flush folds all subjects of the window. What was not folded stays in it.
+// Flush folds all subjects of the window, and hands over its dead letters. What
+// was not folded stays in it.
 func (a *Aggregator) Flush(ctx context.Context) error {
 	if len(a.changed.last) == 0 {
 		return nil
 	}
 	if err := a.fold(ctx, a.changed.subjects); err != nil {
 		return err
+	}
+	// Before the offsets pass them: a kill in between repeats a dead letter, and
+	// loses none.
+	if len(a.changed.dead) > 0 {
+		if err := a.dead.WriteMessages(ctx, a.changed.dead...); err != nil {
+			return fmt.Errorf("dead letters: %w", err)
+		}
+		a.changed.dead = nil
 	}
 	now := time.Now()
 	done := a.changed
@@ -248,6 +266,7 @@ const foldBatch = 500
 // deep recount, each of which folds it.
 func (a *Aggregator) fold(ctx context.Context, subjects map[Subject]Version) error {
 	calls := make([]call, 0, min(len(subjects), foldBatch))
+	folding := make([]Subject, 0, cap(calls))
 	flush := func() error {
 		limited, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
@@ -256,15 +275,17 @@ func (a *Aggregator) fold(ctx context.Context, subjects map[Subject]Version) err
 			switch {
 			case err == nil, errors.Is(err, ErrGone):
 			case isRefusal(err):
-				a.log.WarnContext(ctx, "not folded", "snapshot", calls[i].keys[7], "err", err)
+				a.log.WarnContext(ctx, "not folded", "subject", folding[i].String(), "err", err)
+				tellMalformed(err, folding[i], a.config.OnMalformed)
 			default:
 				return fmt.Errorf("fold: %w", err)
 			}
 		}
-		calls = calls[:0]
+		calls, folding = calls[:0], folding[:0]
 		return nil
 	}
 	for s, version := range subjects {
+		folding = append(folding, s)
 		if calls = append(calls, foldCall(s, version)); len(calls) == foldBatch {
 			if err := flush(); err != nil {
 				return err

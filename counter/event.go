@@ -33,7 +33,7 @@ type Event struct {
 }
 
 // maxEventSize bounds what a record may hold. The longest valid event is below
-// 1 KiB: a user of 128 characters may take six bytes for each in JSON.
+// 2 KiB: a user of 128 characters may take six bytes for each in JSON.
 const maxEventSize = 4 << 10
 
 // ErrBadEvent says that a record is no event; the text says why.

@@ -27,6 +27,9 @@ type FactsConfig struct {
 	Full func() bool
 	// OnChange, when set, is told of each change once. It must not block.
 	OnChange func(Change)
+	// OnMalformed, when set, is told of a subject that needs a deep recount. It
+	// must not block.
+	OnMalformed func(Subject)
 }
 
 // Change is an entry of the outbox on its way to Kafka.
@@ -59,6 +62,9 @@ func NewFacts(r *Redis, ordinals *Ordinals, log *slog.Logger, config FactsConfig
 	}
 	if config.OnChange == nil {
 		config.OnChange = func(Change) {}
+	}
+	if config.OnMalformed == nil {
+		config.OnMalformed = func(Subject) {}
 	}
 	return &Facts{redis: r, ordinals: ordinals, config: config, log: log}
 }
@@ -95,6 +101,7 @@ func (f *Facts) Set(ctx context.Context, viewer Viewer, s Subject, m Metric, wan
 
 	outcome, values, err := f.toggle(ctx, viewer, s, m, ordinal, want)
 	if err != nil {
+		tellMalformed(err, s, f.config.OnMalformed)
 		return Outcome{}, fmt.Errorf("set %s of %s: %w", m, s, err)
 	}
 	if outcome.Changed {

@@ -31,7 +31,7 @@ func topic(tb testing.TB, brokers []string) KafkaConfig {
 	config := KafkaConfig{Brokers: brokers, Topic: enginetest.Topic(tb, "events"), Partitions: 4, Replication: 1}
 	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
 	defer cancel()
-	if err := config.EnsureTopic(ctx); err != nil {
+	if err := config.EnsureTopics(ctx); err != nil {
 		tb.Fatal(err)
 	}
 	return config

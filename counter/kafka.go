@@ -28,7 +28,12 @@ type KafkaConfig struct {
 // AggregatorGroup is the consumer group that folds.
 const AggregatorGroup = "counter-agg"
 
-const kafkaTimeout = 5 * time.Second
+const (
+	kafkaTimeout = 5 * time.Second
+	maxFetch     = 4 << 20
+	// A reader that is closed waits for as long as a fetch does (kafka-go #1248).
+	maxWait = 500 * time.Millisecond
+)
 
 func (c KafkaConfig) dialer() *kafka.Dialer {
 	return &kafka.Dialer{Timeout: kafkaTimeout, DualStack: true, TLS: c.TLS, SASLMechanism: c.SASL}
@@ -38,9 +43,14 @@ func (c KafkaConfig) transport() *kafka.Transport {
 	return &kafka.Transport{DialTimeout: kafkaTimeout, TLS: c.TLS, SASL: c.SASL}
 }
 
-// EnsureTopic creates the topic if it is not there, and waits until each of its
-// partitions has a leader: a first write would fail otherwise (kafka-go #1208).
-func (c KafkaConfig) EnsureTopic(ctx context.Context) error {
+// EnsureTopics creates the topic and that of its dead letters if they are not
+// there, and waits until each of their partitions has a leader: a first write
+// would fail otherwise (kafka-go #1208).
+func (c KafkaConfig) EnsureTopics(ctx context.Context) error {
+	return errors.Join(c.ensure(ctx), c.deadLetters().ensure(ctx))
+}
+
+func (c KafkaConfig) ensure(ctx context.Context) error {
 	client := &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
 	created, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: c.Topic, NumPartitions: c.Partitions, ReplicationFactor: c.Replication,
@@ -122,8 +132,8 @@ func (c KafkaConfig) reader(group string, logError kafka.LoggerFunc) *kafka.Read
 	return kafka.NewReader(kafka.ReaderConfig{
 		Brokers: c.Brokers, Topic: c.Topic, GroupID: group, Dialer: c.dialer(),
 		StartOffset: kafka.FirstOffset,
-		MinBytes:    1, MaxBytes: 4 << 20,
-		MaxWait:               500 * time.Millisecond, // Close waits this long (kafka-go #1248)
+		MinBytes:    1, MaxBytes: maxFetch,
+		MaxWait:               maxWait,
 		SessionTimeout:        6 * time.Second,
 		HeartbeatInterval:     2 * time.Second,
 		RebalanceTimeout:      6 * time.Second,

@@ -16,6 +16,9 @@ type ReaderConfig struct {
 	// Timeout is how long a page waits for Redis. 0 means 250 ms: a Redis that
 	// hangs takes its fields away, not the page.
 	Timeout time.Duration
+	// OnMalformed, when set, is told of a subject that needs a deep recount. It
+	// must not block.
+	OnMalformed func(Subject)
 }
 
 // Reader reads what a page shows: counts from the snapshots, and what its
@@ -31,6 +34,9 @@ type Reader struct {
 func NewReader(r *Redis, ordinals *Ordinals, config ReaderConfig) *Reader {
 	if config.Timeout == 0 {
 		config.Timeout = 250 * time.Millisecond
+	}
+	if config.OnMalformed == nil {
+		config.OnMalformed = func(Subject) {}
 	}
 	return &Reader{redis: r, ordinals: ordinals, config: config, bitmaps: newSightings()}
 }
@@ -96,9 +102,19 @@ func (r *Reader) Counts(ctx context.Context, subjects []Subject) ([]Reading, err
 			readings[missing[at]] = Reading{Counts: counts, Known: true}
 		case !errors.Is(err, ErrGone):
 			first = firstOf(first, err)
+			tellMalformed(err, subjects[missing[at]], r.config.OnMalformed)
 		}
 	}
 	return readings, first
+}
+
+// tellMalformed passes a subject on whose population is no number: no event and
+// no fold would ever mend that.
+func tellMalformed(err error, s Subject, tell func(Subject)) {
+	var malformed *MalformedError
+	if errors.As(err, &malformed) {
+		tell(s)
+	}
 }
 
 func firstOf(first, err error) error {

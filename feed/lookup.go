@@ -166,3 +166,14 @@ func (f *Feed) loadAuthors(ctx context.Context, subs []string) (map[string]*Auth
 	}
 	return found, nil
 }
+
+// IDs returns up to n ids of posts, also private ones, that come after the given
+// one in bytewise order; from the first for "". It is for who must see all.
+func (f *Feed) IDs(ctx context.Context, after string, n int) ([]string, error) {
+	var ids []string
+	err := f.db.NewSelect().Table("posts").Column("id").Where("id > ?", after).Order("id").Limit(int64(n)).Scan(ctx, &ids)
+	if err != nil {
+		return nil, fmt.Errorf("list posts: %w", err)
+	}
+	return ids, nil
+}

@@ -12,10 +12,11 @@
 -- ARGV[1]  upper 32 bits of the version whose change is folded, 0 for none
 -- ARGV[2]  lower 32 bits
 -- ARGV[3]  "draw": take a fresh version, also for a snapshot that is well formed
+--          "look": write nothing, say what would be written
 --
 -- Returns  {"ok", old snapshot or "", new snapshot}
 --          {"gone"}, {"no epoch"}, {"malformed", key}: nothing changed
--- Twice    the second run writes what is there already, so it writes nothing.
+-- Twice    the second run finds what it would write, so it writes nothing.
 --
 -- Slots without facts (view, comment, share) are kept. The version becomes the
 -- higher of the caller's and the snapshot's; a snapshot that is missing or has
@@ -61,7 +62,7 @@ if formed and ARGV[3] ~= "draw" then
   if oldHigh > high or (oldHigh == high and oldLow > low) then
     high, low = oldHigh, oldLow
   end
-else
+elseif ARGV[3] ~= "look" then
   local id = append(KEYS[3], "drawn", "")
   redis.call("XDEL", KEYS[3], id)
   local ms, sequence = string.match(id, "^(%d+)-(%d+)$")
@@ -70,7 +71,7 @@ else
 end
 
 local new = view .. u32(like) .. u32(fav) .. comment .. share .. u32(high) .. u32(low)
-if new ~= old then
+if new ~= old and ARGV[3] ~= "look" then
   redis.call("SET", KEYS[8], new)
 end
 return {"ok", old, new}

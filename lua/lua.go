@@ -19,6 +19,7 @@ var (
 	Toggle  = load("facts.lua", "outbox.lua", "toggle.lua")
 	Promote = load("promote.lua")
 	Fold    = load("facts.lua", "outbox.lua", "fold.lua")
+	Recount = load("outbox.lua", "recount.lua")
 	Ack     = load("ack.lua")
 	Delete  = load("outbox.lua", "delete.lua")
 	Mine    = load("mine.lua")
@@ -27,7 +28,7 @@ var (
 )
 
 // All is every script, for who wants them loaded before the first use.
-var All = []*Script{Toggle, Promote, Fold, Ack, Delete, Mine, Lease, Release}
+var All = []*Script{Toggle, Promote, Fold, Recount, Ack, Delete, Mine, Lease, Release}
 
 // Script is a script's text and the hash by which EVALSHA knows it.
 type Script struct{ Text, Hash string }

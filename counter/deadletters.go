@@ -1,0 +1,195 @@
+package counter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// DeadLetterSuffix makes the name of the dead-letter topic of a topic.
+const DeadLetterSuffix = "-dlq"
+
+// resendGroup remembers which dead letters have been sent in again.
+const resendGroup = "counter-dlq-resent"
+
+// Headers of a dead letter.
+const (
+	headerReason    = "reason"
+	headerTopic     = "origin-topic"
+	headerPartition = "origin-partition"
+	headerOffset    = "origin-offset"
+)
+
+func (c KafkaConfig) deadLetters() KafkaConfig {
+	c.Topic += DeadLetterSuffix
+	return c
+}
+
+// deadLetter is a record that could not be taken, with what is known of it.
+func deadLetter(m kafka.Message, reason error) kafka.Message {
+	return kafka.Message{Key: m.Key, Value: m.Value, Headers: []kafka.Header{
+		{Key: headerReason, Value: []byte(reason.Error())},
+		{Key: headerTopic, Value: []byte(m.Topic)},
+		{Key: headerPartition, Value: []byte(strconv.Itoa(m.Partition))},
+		{Key: headerOffset, Value: []byte(strconv.FormatInt(m.Offset, 10))},
+	}}
+}
+
+// DeadLetter is a record that was no event, as it lies in the dead-letter topic.
+type DeadLetter struct {
+	Partition int
+	Offset    int64
+	Key       []byte
+	Value     []byte
+	// Reason, and where the record stood.
+	Reason, Topic            string
+	OriginPart, OriginOffset string
+	// Resent says that it was sent in again.
+	Resent bool
+}
+
+// DeadLetters calls see for each dead letter there is now, partition by
+// partition, oldest first, and stops at its first error.
+func (c KafkaConfig) DeadLetters(ctx context.Context, see func(DeadLetter) error) error {
+	dead := c.deadLetters()
+	client := &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
+	ranges, err := dead.ranges(ctx, client)
+	if err != nil {
+		return fmt.Errorf("dead letters: %w", err)
+	}
+	for _, span := range ranges {
+		if err := dead.readRange(ctx, span, see); err != nil {
+			return fmt.Errorf("dead letters: %w", err)
+		}
+	}
+	return nil
+}
+
+// ResendDeadLetters sends those that were not sent in again yet to the topic
+// they came from, and says how many. What is no event still comes back as a new
+// dead letter. A run that is killed sends some of them again: folding does not
+// mind.
+func (c KafkaConfig) ResendDeadLetters(ctx context.Context) (sent int, err error) {
+	dead := c.deadLetters()
+	client := &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
+	ranges, err := dead.ranges(ctx, client)
+	if err != nil {
+		return 0, fmt.Errorf("resend: %w", err)
+	}
+	writer := c.writer()
+	defer func() { err = errors.Join(err, writer.Close()) }()
+	for _, span := range ranges {
+		span.first = max(span.first, span.resent)
+		err := dead.readRange(ctx, span, func(d DeadLetter) error {
+			sent++
+			return writer.WriteMessages(ctx, kafka.Message{Key: d.Key, Value: d.Value})
+		})
+		if err != nil {
+			return sent, fmt.Errorf("resend: %w", err)
+		}
+		if span.end <= span.first {
+			continue
+		}
+		committed, err := client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
+			GroupID: resendGroup, GenerationID: -1,
+			Topics: map[string][]kafka.OffsetCommit{dead.Topic: {{Partition: span.partition, Offset: span.end}}},
+		})
+		if err == nil {
+			for _, partition := range committed.Topics[dead.Topic] {
+				err = errors.Join(err, partition.Error)
+			}
+		}
+		if err != nil {
+			return sent, fmt.Errorf("resend: %w", err)
+		}
+	}
+	return sent, nil
+}
+
+// span is what a partition holds, and up to where it was sent in again.
+type span struct {
+	partition          int
+	first, end, resent int64
+}
+
+func (c KafkaConfig) ranges(ctx context.Context, client *kafka.Client) ([]span, error) {
+	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
+	if err != nil {
+		return nil, err
+	}
+	var ids []int
+	for _, topic := range metadata.Topics {
+		if topic.Error != nil {
+			return nil, topic.Error
+		}
+		for _, partition := range topic.Partitions {
+			ids = append(ids, partition.ID)
+		}
+	}
+	requests := make([]kafka.OffsetRequest, 0, 2*len(ids))
+	for _, id := range ids {
+		requests = append(requests, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
+	}
+	offsets, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{c.Topic: requests}})
+	if err != nil {
+		return nil, err
+	}
+	resent, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: resendGroup, Topics: map[string][]int{c.Topic: ids}})
+	if err != nil {
+		return nil, err
+	}
+	done := map[int]int64{}
+	for _, partition := range resent.Topics[c.Topic] {
+		done[partition.Partition] = partition.CommittedOffset // -1: none
+	}
+	var ranges []span
+	for _, partition := range offsets.Topics[c.Topic] {
+		if partition.Error != nil {
+			return nil, partition.Error
+		}
+		ranges = append(ranges, span{partition.Partition, partition.FirstOffset, partition.LastOffset, done[partition.Partition]})
+	}
+	return ranges, nil
+}
+
+func (c KafkaConfig) readRange(ctx context.Context, s span, see func(DeadLetter) error) (err error) {
+	if s.end <= s.first {
+		return nil
+	}
+	reader := kafka.NewReader(kafka.ReaderConfig{
+		Brokers: c.Brokers, Topic: c.Topic, Partition: s.partition, Dialer: c.dialer(),
+		MaxWait: maxWait, MaxBytes: maxFetch,
+	})
+	defer func() { err = errors.Join(err, reader.Close()) }()
+	if err := reader.SetOffset(s.first); err != nil {
+		return err
+	}
+	for {
+		m, err := reader.ReadMessage(ctx)
+		if err != nil {
+			return err
+		}
+		d := DeadLetter{Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Resent: m.Offset < s.resent}
+		for _, header := range m.Headers {
+			switch header.Key {
+			case headerReason:
+				d.Reason = string(header.Value)
+			case headerTopic:
+				d.Topic = string(header.Value)
+			case headerPartition:
+				d.OriginPart = string(header.Value)
+			case headerOffset:
+				d.OriginOffset = string(header.Value)
+			}
+		}
+		if err := see(d); err != nil {
+			return err
+		}
+		if m.Offset >= s.end-1 {
+			return nil
+		}
+	}
+}
