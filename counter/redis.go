@@ -27,6 +27,9 @@ type Redis struct {
 	connects atomic.Uint64
 }
 
+// ErrAddress says that the address of a Redis can't be one, whoever listens.
+var ErrAddress = errors.New("redis: the address can't be used")
+
 // Time-outs for a URL that names none. A page waits for less, see ReaderConfig.
 const (
 	dialTimeout  = time.Second
@@ -37,7 +40,7 @@ const (
 // pool sizes and time-outs as URL parameters. Several hosts separated by
 // commas, or cluster=true among the parameters, make it a cluster; a single
 // server that says it belongs to one is taken as such. It fails when no server
-// answers. Errors never hold the password.
+// answers, with ErrAddress when none could. Errors never hold the password.
 func OpenRedis(ctx context.Context, address string) (*Redis, error) {
 	address, cluster, err := splitHosts(address)
 	if err != nil {
@@ -83,7 +86,7 @@ func (r *Redis) loadScripts(ctx context.Context) {
 func splitHosts(address string) (string, bool, error) {
 	head, rest, found := strings.Cut(address, "://")
 	if !found {
-		return "", false, errors.New("redis: the address needs a scheme: redis://, rediss:// or unix://")
+		return "", false, fmt.Errorf("%w: it needs a scheme: redis://, rediss:// or unix://", ErrAddress)
 	}
 	// Several hosts are no valid URL yet, so they are taken apart by hand.
 	hosts, tail := rest, ""
@@ -97,7 +100,7 @@ func splitHosts(address string) (string, bool, error) {
 	names := strings.Split(hosts, ",")
 	u, err := url.Parse(head + "://" + userinfo + names[0] + tail)
 	if err != nil {
-		return "", false, errors.New("redis: the address is not a URL") // the cause would show the password
+		return "", false, fmt.Errorf("%w: it is not a URL; are special characters of the password percent-encoded?", ErrAddress) // the cause would show the password
 	}
 	query := u.Query()
 	cluster := len(names) > 1 || query.Get("cluster") == "true" || query.Has("addr")
@@ -112,7 +115,7 @@ func splitHosts(address string) (string, bool, error) {
 func openSingle(address string) (*Redis, error) {
 	options, err := redis.ParseURL(address)
 	if err != nil {
-		return nil, errors.New("redis: the address can't be used: check scheme, host, database and parameters")
+		return nil, fmt.Errorf("%w: check scheme, host, database and parameters", ErrAddress)
 	}
 	r := &Redis{}
 	options.Protocol = 2
@@ -121,6 +124,7 @@ func openSingle(address string) (*Redis, error) {
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	options.DialTimeout = orDefault(options.DialTimeout, dialTimeout)
+	options.DialerRetries = 1 // of the client's own five, each with a pause: a page can't wait
 	options.ReadTimeout = orDefault(options.ReadTimeout, replyTimeout)
 	options.WriteTimeout = orDefault(options.WriteTimeout, replyTimeout)
 	options.OnConnect = r.onConnect
@@ -135,7 +139,7 @@ func openSingle(address string) (*Redis, error) {
 func openCluster(address string) (*Redis, error) {
 	options, err := redis.ParseClusterURL(address)
 	if err != nil {
-		return nil, errors.New("redis: the addresses can't be used: check scheme, hosts and parameters")
+		return nil, fmt.Errorf("%w: check scheme, hosts and parameters", ErrAddress)
 	}
 	r := &Redis{}
 	options.Protocol = 2
@@ -145,6 +149,7 @@ func openCluster(address string) (*Redis, error) {
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	options.DisableRoutingPolicies = true // every command here names its key
 	options.DialTimeout = orDefault(options.DialTimeout, dialTimeout)
+	options.DialerRetries = 1 // of the client's own five, each with a pause: a page can't wait
 	options.ReadTimeout = orDefault(options.ReadTimeout, replyTimeout)
 	options.WriteTimeout = orDefault(options.WriteTimeout, replyTimeout)
 	options.OnConnect = r.onConnect

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -64,15 +65,19 @@ func (r *Redis) run(ctx context.Context, script *lua.Script, calls ...call) []*r
 		r.send(ctx, cmds)
 
 		var refused []int
-		known := true
+		known, lost := true, false
 		for _, i := range pending {
 			err := replies[i].Err()
+			lost = lost || isNetwork(err)
 			if redis.HasErrorPrefix(err, "NOSCRIPT") {
 				known = false
 			}
 			if surelyNotRun(err) {
 				refused = append(refused, i)
 			}
+		}
+		if lost {
+			r.lookAgain(ctx)
 		}
 		if len(refused) == 0 || attempt == refusals {
 			return replies
@@ -103,10 +108,29 @@ func (r *Redis) send(ctx context.Context, cmds []redis.Cmder) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// surelyNotRun holds for what Redis answers before it runs a script.
+// lookAgain makes the cluster client ask who serves which slot. It does so by
+// itself only where it may send a command again.
+func (r *Redis) lookAgain(ctx context.Context) {
+	if cluster, ok := r.writes.(*redis.ClusterClient); ok {
+		cluster.ReloadState(ctx)
+	}
+}
+
+// isNetwork holds for what is no answer of Redis's.
+func isNetwork(err error) bool {
+	var answer redis.Error
+	return err != nil && !errors.As(err, &answer)
+}
+
+// surelyNotRun holds for what Redis answers before it runs a script, and for a
+// server that could not be dialled.
 func surelyNotRun(err error) bool {
 	if err == nil {
 		return false
+	}
+	var operation *net.OpError
+	if errors.As(err, &operation) && operation.Op == "dial" {
+		return true
 	}
 	for _, prefix := range []string{"NOSCRIPT", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "MOVED", "ASK"} {
 		if redis.HasErrorPrefix(err, prefix) {
