@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/database"
@@ -47,16 +49,19 @@ func (c *importCommand) Run(e *environment) (err error) {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	report, err := feed.New(db, feed.Config{}).Import(e.ctx, input)
+	var said strings.Builder
 	for _, line := range report.Errors {
-		fmt.Fprintln(e.logs, line)
+		fmt.Fprintln(&said, line)
 	}
 	if more := report.Bad - len(report.Errors); more > 0 {
-		fmt.Fprintf(e.logs, "and %d more bad lines\n", more)
+		fmt.Fprintf(&said, "and %d more bad lines\n", more)
 	}
-	if _, writeErr := fmt.Fprintf(e.out, "%d added, %d there already, %d bad\n", report.Added, report.Unchanged, report.Bad); writeErr != nil {
-		return errors.Join(err, writeErr)
+	_, sayErr := io.WriteString(e.logs, said.String())
+	_, writeErr := fmt.Fprintf(e.out, "%d added, %d there already, %d bad\n", report.Added, report.Unchanged, report.Bad)
+	if err = errors.Join(err, sayErr, writeErr); err != nil {
+		return err
 	}
-	if err == nil && report.Bad > 0 {
+	if report.Bad > 0 {
 		err = fmt.Errorf("%d lines were not imported", report.Bad)
 	}
 	return err

@@ -42,9 +42,12 @@ type redisFlags struct {
 	RedisFile string `help:"File that holds --redis." placeholder:"FILE"`
 }
 
+// defaultTopic is that of --kafka-topic.
+const defaultTopic = "counter-events"
+
 type kafkaFlags struct {
 	Kafka             []string `help:"Brokers, host:port, separated by commas. Default: embedded." placeholder:"HOST:PORT"`
-	KafkaTopic        string   `default:"counter-events" help:"Topic of the events."`
+	KafkaTopic        string   `default:"${topic}" help:"Topic of the events. Another one has a consumer group of its own."`
 	KafkaPartitions   int      `default:"8" help:"Partitions of the topic, when it is created."`
 	KafkaReplication  int      `default:"-1" help:"Replicas of the topic, when it is created; -1: what the brokers say."`
 	KafkaTLS          bool     `name:"kafka-tls" help:"Speak TLS with the brokers."`
@@ -171,6 +174,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, logs io.Writer) 
 		kong.Name("tallyfeed"),
 		kong.Description("Feed pages with counts that do not drift and, for each viewer, what that viewer likes. Every flag can also be given as a variable: --jwt-secret is TALLYFEED_JWT_SECRET."),
 		kong.DefaultEnvars("TALLYFEED"),
+		kong.Vars{"topic": defaultTopic},
 		kong.Writers(out, logs),
 		kong.Exit(func(int) { exited = true }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
@@ -188,9 +192,6 @@ func run(ctx context.Context, args []string, in io.Reader, out, logs io.Writer) 
 	}
 	return command.Run(&environment{ctx: ctx, in: in, out: out, logs: logs})
 }
-
-// tokenLife is how long a token for trying things out is good.
-const tokenLife = 24 * time.Hour
 
 type tokenCommand struct {
 	stores     `embed:""`

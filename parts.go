@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,8 +57,8 @@ const patience = 30 * time.Second
 
 // openParts opens everything a process needs. It waits for what is not there
 // yet until ctx ends or patience does; what it opens lives on life.
-func openParts(ctx, life context.Context, config serveCommand, log logger) (p *parts, err error) {
-	p = &parts{}
+func openParts(ctx, life context.Context, config serveCommand, log logger) (opened *parts, err error) {
+	p := &parts{} // not the result, which is nil when something fails
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -234,6 +234,9 @@ func keepTrying(ctx context.Context, log logger, what string, open func(context.
 		if err == nil {
 			return nil
 		}
+		if errors.Is(err, database.ErrURL) || errors.Is(err, counter.ErrAddress) {
+			return fmt.Errorf("can't reach %s: %w", what, err) // it gets no better
+		}
 		if !said {
 			log.Warn("can't reach "+what+", trying again for half a minute", "err", err)
 			said = true
@@ -246,17 +249,30 @@ func keepTrying(ctx context.Context, log logger, what string, open func(context.
 	}
 }
 
-// redacted shows an address without its password and parameters.
+// redacted shows an address without its user, password and parameters. It must
+// not be fooled by an address that is no valid URL.
 func redacted(address string) string {
 	scheme, rest, found := strings.Cut(address, "://")
 	if !found {
-		return address // sqlite:FILE
+		if strings.HasPrefix(address, "sqlite:") {
+			return address
+		}
+		return "of an unknown kind"
 	}
 	rest, _, _ = strings.Cut(rest, "?")
 	if i := strings.LastIndex(rest, "@"); i >= 0 {
 		rest = rest[i+1:]
 	}
-	return (&url.URL{Scheme: scheme, Opaque: "//" + rest}).String()
+	hosts, _, _ := strings.Cut(rest, "/")
+	for _, host := range strings.Split(hosts, ",") {
+		// What is no port may be a piece of a password.
+		if i := strings.LastIndex(host, ":"); i >= 0 && !strings.HasSuffix(host, "]") {
+			if _, err := strconv.ParseUint(host[i+1:], 10, 16); err != nil {
+				return scheme + "://…"
+			}
+		}
+	}
+	return scheme + "://" + rest
 }
 
 // cause takes the address out of a network error that is shown beside it.

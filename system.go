@@ -44,7 +44,7 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		s.workers = append(s.workers, sweeper.Run, s.posts.RunPurges)
 	}
 	if config.has(roleAggregate) {
-		aggregation := counter.AggregatorConfig{OnMalformed: recounter.Offer}
+		aggregation := counter.AggregatorConfig{OnMalformed: recounter.Offer, Group: groupFor(config.KafkaTopic)}
 		if parts.redisName == "" {
 			aggregation.Settle = -1 // in memory: there is no tail to lose
 		}
@@ -76,4 +76,14 @@ func (p postSubjects) After(ctx context.Context, subject string, n int) ([]count
 		}
 	}
 	return subjects, nil
+}
+
+// groupFor names the consumer group that folds. Two systems on one Kafka have a
+// topic each and need a group each: in a shared one, each start and stop of the
+// one would make the other pause.
+func groupFor(topic string) string {
+	if topic == defaultTopic {
+		return counter.AggregatorGroup
+	}
+	return counter.AggregatorGroup + "-" + topic
 }

@@ -1,105 +1,29 @@
 package counter
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tallyfeed/tallyfeed/enginetest"
 )
 
-// proxy stands between a client and a Redis on a socket.
-type proxy struct {
-	address string
-	// losing, when set, cuts the connection instead of passing the next reply to
-	// a request that holds "eval": Redis has run the script, nobody learns.
-	losing atomic.Bool
-	lost   atomic.Int64
-}
-
-func newProxy(tb testing.TB, redisURL string) *proxy {
-	tb.Helper()
-	network, target := "unix", strings.TrimPrefix(redisURL, "unix://")
-	if at, isTCP := strings.CutPrefix(redisURL, "redis://"); isTCP {
-		network, target = "tcp", at
-	}
-	target, _, _ = strings.Cut(target, "?")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = listener.Close() })
-	p := &proxy{address: "redis://" + listener.Addr().String()}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial(network, target)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			go p.carry(client, server)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) carry(client, server net.Conn) {
-	defer func() { _, _ = client.Close(), server.Close() }()
-	var lose atomic.Bool
-	go func() {
-		buffer := make([]byte, 64<<10)
-		for {
-			n, err := client.Read(buffer)
-			if err != nil {
-				_ = server.Close()
-				return
-			}
-			if bytes.Contains(bytes.ToLower(buffer[:n]), []byte("eval")) && p.losing.CompareAndSwap(true, false) {
-				lose.Store(true)
-			}
-			if _, err := server.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(buffer)
-		if err != nil {
-			return
-		}
-		if lose.Load() {
-			p.lost.Add(1)
-			return
-		}
-		if _, err := client.Write(buffer[:n]); err != nil {
-			return
-		}
-	}
-}
-
 // The reply of a like is lost after Redis has run it. The client must not send
 // it again by itself and report that nothing changed (FAULTS 18): it is told of
 // an error, and its retry says that it is so already.
 func TestReplyLost(t *testing.T) {
 	t.Parallel()
-	p := newProxy(t, enginetest.Redis(t))
-	s := systemOn(t, p.address, FactsConfig{})
+	p := enginetest.NewProxy(t, enginetest.Redis(t))
+	s := systemOn(t, p.URL(), FactsConfig{})
 	subject := post(t, "1")
 	s.set(t, 1, subject, Like, true) // loads the scripts, opens a connection
 	for i := range Ordinal(5) {
-		p.losing.Store(true)
+		p.LoseReplies(1)
 		outcome, err := s.facts.Set(t.Context(), viewerOf(10+i), subject, Like, true)
 		if err == nil {
 			t.Fatalf("like %d: %+v without an error, its reply was lost", i, outcome)
@@ -108,8 +32,8 @@ func TestReplyLost(t *testing.T) {
 			t.Errorf("the retry of like %d: %+v, want unchanged and %d", i, got, i+2)
 		}
 	}
-	if p.lost.Load() != 5 {
-		t.Errorf("%d replies were lost", p.lost.Load())
+	if replies, _ := p.Lost(); replies != 5 {
+		t.Errorf("%d replies were lost", replies)
 	}
 	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(subject.tag())).Result(); n != 6 {
 		t.Errorf("outbox holds %d entries, want 6: one a change, told or not", n)

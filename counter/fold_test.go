@@ -207,7 +207,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s\ngot %v", tc.reason, err)
 			}
 			if after := s.dump(t); after != before {
-				t.Errorf("%s\nkeys were\n%s\nand are\n%s", tc.reason, before, after)
+				t.Errorf("%s\nkeys were\n%q\nand are\n%q", tc.reason, before, after)
 			}
 		})
 	}

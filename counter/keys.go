@@ -58,3 +58,6 @@ func (k keys) chunkFew(m Metric, chunk uint32) string {
 func (k keys) bitmap(m Metric, chunk uint32) string {
 	return "bm:" + m.String() + ":" + k.subject + ":" + strconv.FormatUint(uint64(chunk), 10) + k.end
 }
+
+// SnapshotKey is where the counts of s are, for tests that damage them.
+func SnapshotKey(s Subject) string { return keysOf(s).snapshot() }

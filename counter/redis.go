@@ -147,7 +147,8 @@ func openCluster(address string) (*Redis, error) {
 	options.PipelinePoolSize = -1
 	options.DisableIdentity = true
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	options.DisableRoutingPolicies = true // every command here names its key
+	options.ClusterStateReloadInterval = time.Second // of a minute, for which a dead master would be dialled
+	options.DisableRoutingPolicies = true            // every command here names its key
 	options.DialTimeout = orDefault(options.DialTimeout, dialTimeout)
 	options.DialerRetries = 1 // of the client's own five, each with a pause: a page can't wait
 	options.ReadTimeout = orDefault(options.ReadTimeout, replyTimeout)

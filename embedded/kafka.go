@@ -7,12 +7,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// KafkaPart is a Kafka of one broker in the process, with its log and the
-// groups' offsets in a folder.
+// KafkaPart is a Kafka of one broker inside the process. Its topics, its log
+// and the groups' committed offsets are in a folder.
 type KafkaPart struct{ cluster *kfake.Cluster }
 
-// Kafka starts one on a free port of the loopback interface. A folder that an
-// earlier one left is taken up again.
+// Kafka starts one on a free port of the loopback interface, and makes the
+// folder if need be. What an earlier one left there is taken up again, also
+// after a kill: each write goes to the kernel before it is acknowledged. When it
+// reaches the disk is left to the kernel, as Kafka itself leaves it, so a crash
+// of the whole machine may lose the last seconds.
+//
+// Topics are not made by being used. Two on one folder would spoil it: see Lock.
 func Kafka(dir string) (*KafkaPart, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("start the embedded kafka: %w", err)
@@ -24,10 +29,11 @@ func Kafka(dir string) (*KafkaPart, error) {
 	return &KafkaPart{cluster: cluster}, nil
 }
 
-// Brokers is how to reach it.
+// Brokers is how to reach it. The port is another one after each start, so
+// nobody may keep it.
 func (p *KafkaPart) Brokers() []string { return p.cluster.ListenAddrs() }
 
-// Close stops it; what it was sent is in the folder then.
+// Close stops it. A second call does nothing.
 func (p *KafkaPart) Close() error {
 	p.cluster.Close()
 	return nil

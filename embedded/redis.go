@@ -20,7 +20,7 @@ type RedisPart struct {
 	ticker sync.WaitGroup
 }
 
-// clockTick is how often its keys grow older.
+// clockTick is how often its keys grow older: the error of an expiry.
 const clockTick = 100 * time.Millisecond
 
 // Redis starts one on a free port of the loopback interface. It runs until

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/uptrace/bun"
 
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
@@ -30,12 +31,17 @@ import (
 type edge struct {
 	handler http.Handler
 	redis   *counter.Redis
+	raw     *redis.Client // past the hooks
 	facts   *counter.Facts
 	reader  *counter.Reader
 	posts   *feed.Feed
 	trips   *trips
-	log     *bytes.Buffer
+	log     *locked
 	secret  []byte
+
+	// What handler is made of, for tests that put something else in its place.
+	db       *bun.DB
+	services graph.Services
 }
 
 var secret = bytes.Repeat([]byte("s"), 32)
@@ -66,9 +72,15 @@ func edgeOn(tb testing.TB, redisURL, file string) *edge {
 	if err := r.Found(ctx, store); err != nil {
 		tb.Fatal(err)
 	}
-	e := &edge{redis: r, trips: &trips{}, log: &bytes.Buffer{}, secret: secret}
+	options, err := redis.ParseURL(redisURL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	raw := redis.NewClient(options)
+	tb.Cleanup(func() { _ = raw.Close() })
+	e := &edge{raw: raw, redis: r, trips: &trips{}, log: &locked{}, secret: secret, db: db}
 	r.AddHook(e.trips)
-	log := slog.New(slog.NewTextHandler(&locked{buffer: e.log}, nil))
+	log := slog.New(slog.NewTextHandler(e.log, nil))
 	ordinals := counter.NewOrdinals(store)
 	e.facts = counter.NewFacts(r, ordinals, log, counter.FactsConfig{})
 	e.reader = counter.NewReader(r, ordinals, counter.ReaderConfig{Timeout: time.Second})
@@ -84,9 +96,15 @@ func edgeOn(tb testing.TB, redisURL, file string) *edge {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e.handler = graph.NewHandler(graph.Services{
-		Posts: e.posts, Facts: e.facts, Counts: e.reader, Verifier: verifier, Log: log,
-	}, graph.Options{Introspection: true})
+	e.services = graph.Services{Posts: e.posts, Facts: e.facts, Counts: e.reader, Verifier: verifier, Log: log}
+	e.handler = graph.NewHandler(e.services, graph.Options{Introspection: true})
+	return e
+}
+
+// with puts other services in place of some.
+func (e *edge) with(change func(*graph.Services)) *edge {
+	change(&e.services)
+	e.handler = graph.NewHandler(e.services, graph.Options{Introspection: true})
 	return e
 }
 
@@ -112,10 +130,16 @@ func somePosts() string {
 	return lines.String()
 }
 
-// locked makes a buffer safe for a logger and a test.
+// locked is a buffer that a logger and a test may use at once.
 type locked struct {
 	mu     sync.Mutex
-	buffer *bytes.Buffer
+	buffer bytes.Buffer
+}
+
+func (l *locked) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buffer.String()
 }
 
 func (l *locked) Write(p []byte) (int, error) {
@@ -248,4 +272,16 @@ func (e *edge) ok(tb testing.TB, sub, document string, variables map[string]any)
 		tb.Fatalf("status %d: %s", a.status, a.raw)
 	}
 	return a
+}
+
+// forgetMine drops what is remembered of the viewers' own changes, as time does.
+func (e *edge) forgetMine(tb testing.TB) {
+	tb.Helper()
+	names, err := e.raw.Keys(tb.Context(), "mine:*").Result() // a test's own Redis
+	if err == nil && len(names) > 0 {
+		err = e.raw.Del(tb.Context(), names...).Err()
+	}
+	if err != nil || len(names) == 0 {
+		tb.Fatal(names, err)
+	}
 }

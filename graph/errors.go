@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
+	"strings"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
@@ -58,14 +60,14 @@ func present(log *slog.Logger) graphql.ErrorPresenterFunc {
 			return coded(path, known.code, known.message)
 		}
 		var own *gqlerror.Error
-		if errors.As(err, &own) && own.Unwrap() == nil {
-			if own.Path == nil {
-				own.Path = path
-			}
-			if _, has := own.Extensions["code"]; !has {
-				errcode.Set(own, codeBadUserInput) // a value that gqlgen could not take
-			}
-			return own
+		switch {
+		case !errors.As(err, &own):
+		case own.Unwrap() == nil:
+			return fromGraphQL(own, path)
+		case len(own.Path) > len(path):
+			// The path goes on from the field to an argument: its value passed
+			// validation and is none of the type's, e.g. an Int of 33 bits.
+			return coded(path, codeBadUserInput, own.Path[len(path):].String()+" has a value that can't be taken")
 		}
 		id := rand.Text()
 		log.ErrorContext(ctx, "internal error", "id", id, "path", path.String(), "err", err)
@@ -73,11 +75,29 @@ func present(log *slog.Logger) graphql.ErrorPresenterFunc {
 	}
 }
 
+// fromGraphQL gives a code to what gqlgen says about the request itself.
+func fromGraphQL(own *gqlerror.Error, path ast.Path) *gqlerror.Error {
+	if strings.HasPrefix(own.Message, tokenLimitExceeded) {
+		return tooLarge("the document has more than %d tokens", maxTokens)
+	}
+	if own.Path == nil {
+		own.Path = path
+	}
+	if _, has := own.Extensions["code"]; !has {
+		errcode.Set(own, codeBadUserInput) // a value that gqlgen could not take
+	}
+	return own
+}
+
+// tokenLimitExceeded is how the parser's own error begins; it has no type.
+const tokenLimitExceeded = "exceeded token limit"
+
 func coded(path ast.Path, code, message string) *gqlerror.Error {
 	return &gqlerror.Error{Path: path, Message: message, Extensions: map[string]any{"code": code}}
 }
 
-// recovered turns a panic into an error that present hides.
+// recovered turns a panic into an error that present hides. It is called where
+// the panic is caught, so the stack still holds the place.
 func recovered(_ context.Context, value any) error {
-	return fmt.Errorf("panic: %v", value)
+	return fmt.Errorf("panic: %v\n%s", value, debug.Stack())
 }

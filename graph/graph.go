@@ -17,7 +17,7 @@ import (
 	"github.com/tallyfeed/tallyfeed/feed"
 )
 
-//go:generate go tool gqlgen generate --config ../gqlgen.yml
+//go:generate go tool gqlgen generate
 
 // Posts is what is asked of package feed.
 type Posts interface {

@@ -22,11 +22,15 @@ func parseUserID(id string) (sub string, ok bool) {
 	if !ok || len(text) > 700 {
 		return "", false
 	}
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) == 0 || utf8.RuneCount(raw) > 128 {
 		return "", false
 	}
-	return string(raw), true
+	// The decoder passes over line breaks and over spare bits at the end.
+	if sub = string(raw); userID(sub) != id {
+		return "", false
+	}
+	return sub, true
 }
 
 // parsePostID returns a post's own id.

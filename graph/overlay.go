@@ -50,9 +50,7 @@ func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	}
 	o.counts = dataloader.NewBatchedLoader(
 		func(ctx context.Context, subjects []counter.Subject) []*dataloader.Result[counter.Reading] {
-			readings, err := r.Counts.Counts(ctx, subjects)
-			o.failed(err)
-			return results(readings)
+			return batch(ctx, o, len(subjects), func() ([]counter.Reading, error) { return r.Counts.Counts(ctx, subjects) })
 		},
 		dataloader.WithWait[counter.Subject, counter.Reading](safetyNet),
 		dataloader.WithInputCapacity[counter.Subject, counter.Reading](loaderInput),
@@ -60,9 +58,9 @@ func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	if viewer, ok := auth.ViewerFrom(ctx); ok {
 		o.states = dataloader.NewBatchedLoader(
 			func(ctx context.Context, subjects []counter.Subject) []*dataloader.Result[counter.ViewerState] {
-				states, err := r.Counts.Viewer(ctx, counter.Viewer(viewer.Sub), subjects)
-				o.failed(err)
-				return results(states)
+				return batch(ctx, o, len(subjects), func() ([]counter.ViewerState, error) {
+					return r.Counts.Viewer(ctx, counter.Viewer(viewer.Sub), subjects)
+				})
 			},
 			dataloader.WithWait[counter.Subject, counter.ViewerState](safetyNet),
 			dataloader.WithInputCapacity[counter.Subject, counter.ViewerState](loaderInput),
@@ -77,6 +75,20 @@ func (r *resolver) withOverlay(ctx context.Context) context.Context {
 
 // loaderInput is the length of a loader's channel: a page and some.
 const loaderInput = 32
+
+// batch reads n values for a loader. A panic becomes an error of the request and
+// values that know nothing: the loader would print it and drop the error.
+func batch[V any](ctx context.Context, o *overlay, n int, read func() ([]V, error)) (all []*dataloader.Result[V]) {
+	defer func() {
+		if value := recover(); value != nil {
+			o.once.Do(func() { o.report(recovered(ctx, value)) })
+			all = results(make([]V, n))
+		}
+	}()
+	values, err := read()
+	o.failed(err)
+	return results(values)
+}
 
 func results[V any](values []V) []*dataloader.Result[V] {
 	all := make([]dataloader.Result[V], len(values))

@@ -111,29 +111,43 @@ func TestReadYourWrites(t *testing.T) {
 	url, file := enginetest.Redis(t), filepath.Join(t.TempDir(), "feed.db")
 	a, b := edgeOn(t, url, file), edgeOn(t, url, file)
 	const page = `{feed(first:3){nodes{` + overlayFields + `}}}`
-	// Both know the snapshots, and that bob has no ordinal.
-	a.ok(t, "bob", page, nil)
-	b.ok(t, "bob", page, nil)
-
-	a.ok(t, "bob", `mutation{like(input:{subjectId:"post:p60"}){changed}}`, nil)
-	for _, server := range []*edge{a, b} {
-		got := server.ok(t, "bob", page, nil)
-		if got.at("feed", "nodes", 0, "viewerHasLiked") != true || got.at("feed", "nodes", 0, "likeCount") != 1.0 {
-			t.Errorf("bob: %s", got.raw)
-		}
-		got = server.ok(t, "eve", page, nil)
-		if got.at("feed", "nodes", 0, "viewerHasLiked") != false || got.at("feed", "nodes", 0, "likeCount") != 0.0 {
-			t.Errorf("eve, before the fold: %s", got.raw)
-		}
-		got = server.ok(t, "", page, nil)
-		if got.at("feed", "nodes", 0, "viewerHasLiked") != nil {
-			t.Errorf("nobody: %s", got.raw)
+	// Both know the snapshot, with one like of ann's in it, and that bob has no
+	// ordinal.
+	a.ok(t, "ann", `mutation{like(input:{subjectId:"post:p60"}){changed}}`, nil)
+	check := func(server *edge, when, sub string, liked any, count float64) {
+		t.Helper()
+		got := server.ok(t, sub, page, nil)
+		if got.at("feed", "nodes", 0, "viewerHasLiked") != liked || got.at("feed", "nodes", 0, "likeCount") != count {
+			t.Errorf("%s, %q: %s", when, sub, got.raw)
 		}
 	}
+	for _, server := range []*edge{a, b} {
+		check(server, "at first", "bob", false, 1)
+	}
+	a.ok(t, "bob", `mutation{like(input:{subjectId:"post:p60"}){changed}}`, nil)
+	for _, server := range []*edge{a, b} {
+		check(server, "after the like", "bob", true, 2)
+		check(server, "after the like, before the fold", "eve", false, 1)
+		check(server, "after the like, before the fold", "", nil, 1)
+	}
 	b.ok(t, "bob", `mutation{unlike(input:{subjectId:"post:p60"}){changed}}`, nil)
-	got := a.ok(t, "bob", page, nil)
-	if got.at("feed", "nodes", 0, "viewerHasLiked") != false || got.at("feed", "nodes", 0, "likeCount") != 0.0 {
-		t.Errorf("bob, after the unlike: %s", got.raw)
+	for _, server := range []*edge{a, b} {
+		check(server, "after the unlike", "bob", false, 1)
+	}
+}
+
+// A lit flag is never beside a zero, also when what was remembered of the like
+// is gone and the snapshot is from before it (FAULTS 29).
+func TestLitFlagNeverBesideZero(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	const page = `{feed(first:1){nodes{` + overlayFields + `}}}`
+	e.ok(t, "bob", page, nil)
+	e.ok(t, "bob", `mutation{like(input:{subjectId:"post:p60"}){changed}}`, nil)
+	e.forgetMine(t)
+	got := e.ok(t, "bob", page, nil)
+	if got.at("feed", "nodes", 0, "viewerHasLiked") != true || got.at("feed", "nodes", 0, "likeCount") != 1.0 {
+		t.Error(got.raw)
 	}
 }
 

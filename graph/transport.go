@@ -60,7 +60,9 @@ func (transport) Do(w http.ResponseWriter, r *http.Request, executor graphql.Gra
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
-	write(w, media, http.StatusOK, responses(ctx))
+	if response := responses(ctx); response != nil { // nil: the client has gone away
+		write(w, media, http.StatusOK, response)
+	}
 }
 
 // requestErrorStatus is the status of a document that could not be run.
@@ -161,18 +163,14 @@ func decode(text []byte, into any) error {
 }
 
 // accepted chooses the media type of the answer: the one with the higher
-// q-value (RFC 9110, section 12.5.1), the newer one where they tie. Without an
-// Accept header it is application/json, for clients from before the other.
+// q-value (RFC 9110, section 12.5.1), the newer one where it is named and they
+// tie. Without an Accept header it is application/json, for clients from before
+// the other.
 func accepted(headers []string) (string, bool) {
 	if len(headers) == 0 {
 		return mediaJSON, true
 	}
-	best, bestQ := "", 0.0
-	consider := func(media string, q float64) {
-		if q > bestQ || q == bestQ && q > 0 && media == mediaGraphQL {
-			best, bestQ = media, q
-		}
-	}
+	var older, newer preference
 	for _, part := range strings.Split(strings.Join(headers, ","), ",") {
 		media, parameters, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil {
@@ -185,15 +183,44 @@ func accepted(headers []string) (string, bool) {
 			}
 		}
 		switch media {
-		case mediaGraphQL, mediaJSON:
-			consider(media, q)
-		case "*/*", "application/*":
-			if best == "" {
-				consider(mediaJSON, q)
-			}
+		case mediaGraphQL:
+			newer.take(named, q)
+		case mediaJSON:
+			older.take(named, q)
+		case "application/*":
+			newer.take(byKind, q)
+			older.take(byKind, q)
+		case "*/*":
+			newer.take(byStar, q)
+			older.take(byStar, q)
 		}
 	}
-	return best, best != ""
+	switch {
+	case newer.q == 0 && older.q == 0:
+		return "", false
+	case newer.q > older.q, newer.q == older.q && newer.how == named:
+		return mediaGraphQL, true
+	}
+	return mediaJSON, true
+}
+
+// preference is the q-value of a media type; a range that is more specific
+// overrules others.
+type preference struct {
+	how int
+	q   float64
+}
+
+const (
+	byStar = iota + 1
+	byKind
+	named
+)
+
+func (p *preference) take(how int, q float64) {
+	if how > p.how || how == p.how && q > p.q {
+		p.how, p.q = how, q
+	}
 }
 
 // write sends an answer. The data is JSON already: encoding it again would only
