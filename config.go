@@ -32,7 +32,7 @@ type commands struct {
 
 // stores says where things are kept.
 type stores struct {
-	Data         string `default:"./data" help:"Folder for what the embedded parts keep." placeholder:"DIR"`
+	Data         string `default:"./data" help:"Folder for what the embedded parts keep. Default: ${default}." placeholder:"DIR"`
 	Database     string `help:"postgres://… or sqlite:FILE. Default: SQLite in the data folder." placeholder:"URL"`
 	DatabaseFile string `help:"File that holds --database, since that may hold a password." placeholder:"FILE"`
 }
@@ -79,16 +79,16 @@ type serveCommand struct {
 	kafkaFlags `embed:""`
 	tokenFlags `embed:""`
 
-	Listen        string   `default:"127.0.0.1:8080" help:"HTTP address. Port 0 picks one." placeholder:"HOST:PORT"`
-	Roles         []string `enum:"all,api,publish,aggregate,audit" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds), audit (compares counts with facts and mends)." placeholder:"ROLE"`
+	Listen        string   `default:"127.0.0.1:8080" help:"HTTP address. Port 0 picks one. Default: ${default}." placeholder:"HOST:PORT"`
+	Roles         []string `enum:"all,api,publish,aggregate,audit" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds), audit (compares counts with facts and mends). Default: ${default}." placeholder:"ROLE"`
 	JWTPublicKey  string   `name:"jwt-public-key" help:"PEM file with the public key that checks RS256, ES256 or EdDSA tokens." placeholder:"FILE"`
 	JWKS          string   `name:"jwks" help:"Where an issuer publishes its keys." placeholder:"URL"`
-	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema. auto: only where all parts are embedded."`
+	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema: ${enum}. auto: only where all parts are embedded."`
 	OutboxLimit   int      `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
 	AuditRate     int      `default:"100" help:"How many subjects a second the audit looks at."`
 	MemoryLimit   float64  `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
-	LogLevel      string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged."`
-	LogFormat     string   `enum:"text,json" default:"text" help:"Form of the log lines."`
+	LogLevel      string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
+	LogFormat     string   `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
 
 func (c *serveCommand) has(role string) bool {

@@ -98,7 +98,7 @@ func TestRefusedStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const secret = "hush-0123456789abcdef0123456789abcdef"
-	real := []string{"--redis", "redis://127.0.0.1:1", "--kafka", "127.0.0.1:1", "--database", "postgres://u@127.0.0.1:1/x"}
+	named := []string{"--redis", "redis://127.0.0.1:1", "--kafka", "127.0.0.1:1", "--database", "postgres://u@127.0.0.1:1/x"}
 	cases := map[string]struct {
 		reason string
 		env    []string
@@ -122,7 +122,7 @@ func TestRefusedStarts(t *testing.T) {
 		},
 		"NoSecret": {
 			"A secret in the data folder would be another one on each server.", nil,
-			append([]string{"serve", "--listen", "127.0.0.1:0"}, real...),
+			append([]string{"serve", "--listen", "127.0.0.1:0"}, named...),
 			[]string{"--jwt-secret", "--jwt-secret-file", "--jwt-public-key", "--jwks"},
 		},
 		"NoSecretOneReal": {
@@ -132,28 +132,33 @@ func TestRefusedStarts(t *testing.T) {
 		},
 		"UnknownRole": {
 			"A typing error must not leave a worker out.", nil,
-			[]string{"serve", "--roles", "api,agregate"}, []string{"--roles", "agregate", "aggregate"},
+			[]string{"serve", "--roles", "api,agregate"},
+			[]string{"--roles", "agregate", "aggregate"},
 		},
 		"UnknownFlag":    {"Nor be passed over.", nil, []string{"serve", "--lisen", "x"}, []string{"--lisen"}},
 		"UnknownCommand": {"Nor be taken for serve.", nil, []string{"srve"}, []string{"srve", "--help"}},
 		"BadVariable":    {"Variables are checked like flags.", []string{"TALLYFEED_ROLES=nonsense"}, []string{"serve"}, []string{"nonsense"}},
 		"RedisNoURL": {
-			"No waiting for an address that can't be one, and no piece of a password.", []string{"TALLYFEED_JWT_SECRET=" + secret},
+			"No waiting for an address that can't be one, and no piece of a password.",
+			[]string{"TALLYFEED_JWT_SECRET=" + secret},
 			[]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "other"), "--redis", "127.0.0.1:6379"},
 			[]string{"redis", "scheme"},
 		},
 		"RedisBadURL": {
-			"A password that is not encoded.", []string{"TALLYFEED_JWT_SECRET=" + secret},
+			"A password that is not encoded.",
+			[]string{"TALLYFEED_JWT_SECRET=" + secret},
 			[]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "other"), "--redis", "redis://u:hush%zz@127.0.0.1:1"},
 			[]string{"redis", "not a URL"},
 		},
 		"DatabaseNoURL": {
-			"No waiting for an address that can't be one.", []string{"TALLYFEED_JWT_SECRET=" + secret},
+			"No waiting for an address that can't be one.",
+			[]string{"TALLYFEED_JWT_SECRET=" + secret},
 			[]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "other"), "--database", "mysql://u:hush@127.0.0.1/x"},
 			[]string{"database", "postgres://"},
 		},
 		"KafkaNoPort": {
-			"No waiting for an address that can't be one.", []string{"TALLYFEED_JWT_SECRET=" + secret},
+			"No waiting for an address that can't be one.",
+			[]string{"TALLYFEED_JWT_SECRET=" + secret},
 			[]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "other"), "--kafka", "broker"},
 			[]string{"broker", "host:port"},
 		},
@@ -168,11 +173,14 @@ func TestRefusedStarts(t *testing.T) {
 			[]string{"--jwt-secret-file", "empty"},
 		},
 		"SecretTwice": {
-			"Which one?", []string{"TALLYFEED_JWT_SECRET=" + secret},
-			[]string{"serve", "--jwt-secret-file", empty}, []string{"--jwt-secret", "--jwt-secret-file"},
+			"Which one?",
+			[]string{"TALLYFEED_JWT_SECRET=" + secret},
+			[]string{"serve", "--jwt-secret-file", empty},
+			[]string{"--jwt-secret", "--jwt-secret-file"},
 		},
 		"TwoKeys": {
-			"Which one?", []string{"TALLYFEED_JWT_SECRET=" + secret},
+			"Which one?",
+			[]string{"TALLYFEED_JWT_SECRET=" + secret},
 			[]string{"serve", "--listen", "127.0.0.1:0", "--data", filepath.Join(t.TempDir(), "other"), "--jwks", "http://127.0.0.1:1/keys"},
 			[]string{"exactly one"},
 		},

@@ -27,8 +27,8 @@ type memoryCommand struct {
 // numbered gives viewer "17" the ordinal 17.
 type numbered struct{}
 
-func (numbered) Find(_ context.Context, viewers []counter.Viewer) (map[counter.Viewer]counter.Ordinal, error) {
-	return numbered{}.Give(context.Background(), viewers)
+func (numbered) Find(ctx context.Context, viewers []counter.Viewer) (map[counter.Viewer]counter.Ordinal, error) {
+	return numbered{}.Give(ctx, viewers)
 }
 
 func (numbered) Give(_ context.Context, viewers []counter.Viewer) (map[counter.Viewer]counter.Ordinal, error) {

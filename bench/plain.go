@@ -111,11 +111,11 @@ func (p *plain) page(ordinal uint32) http.Handler {
 		}
 		posts := make([]plainPost, len(p.posts))
 		copy(posts, p.posts)
-		var group errgroup.Group
+		group, ctx := errgroup.WithContext(r.Context())
 		var counts []*redis.SliceCmd
-		group.Go(func() (err error) { counts, err = p.counts(r.Context(), posts); return err })
+		group.Go(func() (err error) { counts, err = p.counts(ctx, posts); return err })
 		var mine []any
-		group.Go(func() (err error) { mine, err = p.flags(r.Context(), claims.Subject, ordinal, posts); return err })
+		group.Go(func() (err error) { mine, err = p.flags(ctx, claims.Subject, ordinal, posts); return err })
 		if err := group.Wait(); err != nil {
 			http.Error(w, "redis", http.StatusServiceUnavailable)
 			return

@@ -26,7 +26,8 @@ type AuditConfig struct {
 	// Rate is how many subjects a second are looked at. 0 means 100.
 	Rate int
 	// Grace is how long a snapshot may lag behind the facts before that is a
-	// difference: its event is on its way. 0 means 5 s.
+	// difference: its event is on its way, and when the process that folds dies,
+	// its partitions idle for a while. 0 means 20 s.
 	Grace time.Duration
 }
 
@@ -42,6 +43,8 @@ type Auditor struct {
 	config    AuditConfig
 	log       *slog.Logger
 	token     string
+	// suspects differed at a first look, and get a second one after the grace.
+	suspects map[Subject]suspect
 }
 
 const (
@@ -56,9 +59,9 @@ func NewAuditor(r *Redis, source SubjectSource, recounter *Recounter, log *slog.
 		config.Rate = 100
 	}
 	if config.Grace == 0 {
-		config.Grace = 5 * time.Second
+		config.Grace = 20 * time.Second
 	}
-	return &Auditor{redis: r, source: source, recounter: recounter, config: config, log: log, token: rand.Text()}
+	return &Auditor{redis: r, source: source, recounter: recounter, config: config, log: log, token: rand.Text(), suspects: map[Subject]suspect{}}
 }
 
 // Run audits round after round until ctx ends; each round's drift is in the
@@ -106,15 +109,16 @@ func (a *Auditor) Round(ctx context.Context, hold func(context.Context) (bool, e
 	defer tick.Stop()
 	for {
 		subjects, err := a.source.After(ctx, after, batch)
-		if err != nil || len(subjects) == 0 {
+		if err != nil {
 			return drift, err
 		}
-		after = subjects[len(subjects)-1].String()
-		found, err := a.Look(ctx, subjects)
-		drift.Looked += found.Looked
-		drift.Differed += found.Differed
-		drift.Mended += found.Mended
-		if err != nil {
+		if len(subjects) == 0 && len(a.suspects) == 0 {
+			return drift, nil
+		}
+		if len(subjects) > 0 {
+			after = subjects[len(subjects)-1].String()
+		}
+		if err := a.look(ctx, subjects, &drift); err != nil {
 			return drift, err
 		}
 		if hold != nil {
@@ -130,53 +134,64 @@ func (a *Auditor) Round(ctx context.Context, hold func(context.Context) (bool, e
 	}
 }
 
-// suspect is a subject whose snapshot was not its facts at one look.
+// suspect is what differed at a first look.
 type suspect struct {
-	subject Subject
-	raw     string
+	raw string // the snapshot, or what was malformed
+	at  time.Time
 }
 
-// Look compares subjects and mends those that differ for longer than the grace.
-func (a *Auditor) Look(ctx context.Context, subjects []Subject) (Drift, error) {
-	drift := Drift{Looked: len(subjects)}
-	suspects, err := a.compare(ctx, subjects)
-	if err != nil || len(suspects) == 0 {
-		return drift, err
-	}
-	// Most of them have an event on its way: look again.
-	wait(ctx, a.config.Grace)
-	again := make([]Subject, len(suspects))
-	was := make(map[Subject]string, len(suspects))
-	for i, s := range suspects {
-		again[i], was[s.subject] = s.subject, s.raw
-	}
-	suspects, err = a.compare(ctx, again)
+// look compares subjects for the first time, and those again that differed
+// longer ago than the grace. What is still the same, and still wrong, has no
+// event on its way: it is mended.
+func (a *Auditor) look(ctx context.Context, subjects []Subject, drift *Drift) error {
+	now := time.Now()
+	differ, err := a.compare(ctx, subjects)
 	if err != nil {
-		return drift, err
+		return err
 	}
-	for _, s := range suspects {
-		if s.raw != was[s.subject] {
-			continue // it moves: folded meanwhile, and changed again
+	drift.Looked += len(subjects)
+	for s, raw := range differ {
+		if _, known := a.suspects[s]; !known {
+			a.suspects[s] = suspect{raw: raw, at: now}
+		}
+	}
+	var due []Subject
+	for s, first := range a.suspects {
+		if now.Sub(first.at) >= a.config.Grace {
+			due = append(due, s)
+		}
+	}
+	if differ, err = a.compare(ctx, due); err != nil {
+		return err
+	}
+	for _, s := range due {
+		first := a.suspects[s]
+		delete(a.suspects, s)
+		if raw, still := differ[s]; !still || raw != first.raw {
+			continue // folded meanwhile
 		}
 		drift.Differed++
-		result, err := a.recounter.Recount(ctx, s.subject)
+		result, err := a.recounter.Recount(ctx, s)
 		if errors.Is(err, ErrBusy) || errors.Is(err, ErrGone) {
 			continue
 		}
 		if err != nil {
-			return drift, err
+			return err
 		}
 		drift.Mended++
-		a.log.WarnContext(ctx, "drift mended", "subject", s.subject.String(),
+		a.log.WarnContext(ctx, "drift mended", "subject", s.String(),
 			"like was", result.Before.Like, "like is", result.After.Like, "fav was", result.Before.Fav, "fav is", result.After.Fav,
 			"populations wrong", result.Populations)
 	}
-	return drift, nil
+	return nil
 }
 
-// compare says which snapshots are not what a fold would write now, and which
-// subjects' populations are not what their containers hold.
-func (a *Auditor) compare(ctx context.Context, subjects []Subject) ([]suspect, error) {
+// compare finds the subjects whose snapshot is not what a fold would write now,
+// or whose population is not what the containers hold, with the snapshot found.
+func (a *Auditor) compare(ctx context.Context, subjects []Subject) (map[Subject]string, error) {
+	if len(subjects) == 0 {
+		return nil, nil
+	}
 	calls := make([]call, len(subjects))
 	for i, s := range subjects {
 		calls[i] = foldCall(s, 0)
@@ -191,7 +206,7 @@ func (a *Auditor) compare(ctx context.Context, subjects []Subject) ([]suspect, e
 	if err != nil {
 		return nil, err
 	}
-	var suspects []suspect
+	differ := map[Subject]string{}
 	for i, cmd := range looks {
 		s := subjects[i]
 		reply, err := status(cmd)
@@ -200,7 +215,7 @@ func (a *Auditor) compare(ctx context.Context, subjects []Subject) ([]suspect, e
 		case errors.Is(err, ErrGone):
 			continue
 		case errors.As(err, &malformed):
-			suspects = append(suspects, suspect{subject: s, raw: malformed.Key})
+			differ[s] = malformed.Key
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("audit %s: %w", s, err)
@@ -224,10 +239,10 @@ func (a *Auditor) compare(ctx context.Context, subjects []Subject) ([]suspect, e
 			}
 		}
 		if wrong {
-			suspects = append(suspects, suspect{subject: s, raw: old})
+			differ[s] = old
 		}
 	}
-	return suspects, nil
+	return differ, nil
 }
 
 // outgrown says which subjects have left their small sets: only those have a

@@ -224,7 +224,7 @@ func TestRecountLimits(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		if ttl, err := s.redis.reads.TTL(t.Context(), name).Result(); err != nil || ttl <= 0 {
+		if ttl, err := s.redis.reads.PTTL(t.Context(), name).Result(); err != nil || ttl == -1 {
 			t.Errorf("%s does not expire: %v, %v", name, ttl, err)
 		}
 	}

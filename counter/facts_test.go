@@ -155,9 +155,14 @@ func TestFactsSet(t *testing.T) {
 		"Chunks": {
 			reason: "Viewers at the borders of chunks, and far apart, are different viewers (FAULTS 23).",
 			steps: []step{
-				{0, Like, true, true, 1, 0}, {32767, Like, true, true, 2, 0}, {32768, Like, true, true, 3, 0},
-				{5_000_000, Like, true, true, 4, 0}, {1 << 31, Like, true, true, 5, 0}, {1<<32 - 1, Like, true, true, 6, 0},
-				{32768, Like, false, true, 5, 0}, {0, Like, true, false, 5, 0},
+				{0, Like, true, true, 1, 0},
+				{32767, Like, true, true, 2, 0},
+				{32768, Like, true, true, 3, 0},
+				{5_000_000, Like, true, true, 4, 0},
+				{1 << 31, Like, true, true, 5, 0},
+				{1<<32 - 1, Like, true, true, 6, 0},
+				{32768, Like, false, true, 5, 0},
+				{0, Like, true, false, 5, 0},
 			},
 		},
 	}

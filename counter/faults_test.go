@@ -64,7 +64,7 @@ func TestScriptsForgotten(t *testing.T) {
 // changes wait in the outbox until the sweeper gets them through (FAULTS 8).
 func TestBrokerHangs(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestNothingCommittedUnfolded(t *testing.T) {
 // client's own time-outs.
 func TestDeadlineObeyed(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

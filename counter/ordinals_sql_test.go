@@ -73,8 +73,8 @@ func TestOrdinalsAreDense(t *testing.T) {
 		const workers, batches, size, n = 8, 6, 40, 150
 		store := NewSQLOrdinals(db)
 		viewers := viewersUpTo(n)
-		if any, err := store.Any(t.Context()); err != nil || any {
-			t.Fatalf("a new system has ordinals: %t, %v", any, err)
+		if given, err := store.Any(t.Context()); err != nil || given {
+			t.Fatalf("a new system has ordinals: %t, %v", given, err)
 		}
 
 		var mu sync.Mutex
@@ -119,8 +119,8 @@ func TestOrdinalsAreDense(t *testing.T) {
 				t.Errorf("%s was told %d and has %d", viewer, ordinal, stored[viewer])
 			}
 		}
-		if any, err := store.Any(t.Context()); err != nil || !any {
-			t.Errorf("ordinals were given: %t, %v", any, err)
+		if given, err := store.Any(t.Context()); err != nil || !given {
+			t.Errorf("ordinals were given: %t, %v", given, err)
 		}
 	})
 }
@@ -186,8 +186,8 @@ func TestOrdinalOfAuthor(t *testing.T) {
 		if found, err := store.Find(t.Context(), []Viewer{"ada", "bob"}); err != nil || len(found) != 0 {
 			t.Fatalf("before the first like: %v, %v", found, err)
 		}
-		if any, err := store.Any(t.Context()); err != nil || any {
-			t.Fatalf("authors alone are no reactions: %t, %v", any, err)
+		if given, err := store.Any(t.Context()); err != nil || given {
+			t.Fatalf("authors alone are no reactions: %t, %v", given, err)
 		}
 		given, err := store.Give(t.Context(), []Viewer{"eve", "ada"})
 		if err != nil {

@@ -69,7 +69,7 @@ func (c *client) run(ctx context.Context) {
 			post:   int(math.Exp(c.random.Float64() * math.Log(float64(c.posts)))), // Zipf: 1 is the hottest
 			metric: []string{"like", "like", "fav"}[c.random.IntN(3)],
 		}
-		c.set(f, c.random.IntN(3) > 0)
+		c.set(f, c.random.IntN(3) > 0) //nolint:contextcheck // the end of the run is no end of a request
 		time.Sleep(time.Duration(c.random.IntN(4)) * time.Millisecond)
 	}
 }

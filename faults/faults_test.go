@@ -3,8 +3,9 @@
 //
 //	go test ./faults -count=1 -v -timeout 0 -args -length 20m -seed 7
 //
-// It needs a real Redis, a real Kafka and PostgreSQL. Without arguments it runs
-// for some seconds.
+// It needs a real Redis, a real Kafka and PostgreSQL, and is skipped without
+// them. Without arguments it makes faults for some seconds; make faults for
+// three minutes.
 package faults
 
 import (
@@ -30,7 +31,7 @@ import (
 )
 
 var (
-	length = flag.Duration("length", 15*time.Second, "how long faults are made")
+	length = flag.Duration("length", 5*time.Second, "how long faults are made")
 	seed   = flag.Uint64("seed", 0, "plan of an earlier run; 0: another one")
 )
 

@@ -70,7 +70,7 @@ func (s *server) start() {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cmd = exec.Command(s.program, s.args...)
+	s.cmd = exec.CommandContext(context.WithoutCancel(s.t.Context()), s.program, s.args...) // cleanup ends it, after the context
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {

@@ -68,7 +68,7 @@ func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	}
 	o.report = func(err error) {
 		r.Log.WarnContext(ctx, "counts or flags not read", "err", err)
-		graphql.AddError(o.first, err)
+		graphql.AddError(o.first, err) //nolint:contextcheck // the error belongs to the root field that came first
 	}
 	return context.WithValue(ctx, overlayKey{}, o)
 }
