@@ -42,6 +42,7 @@ const (
 // order: no more requests, publish, fold and commit, close.
 func serve(ctx context.Context, config serveCommand, out, logs io.Writer) (err error) {
 	log := config.logger(logs)
+	counter.LogRedis(log)
 	// What the parts need lives longer than ctx: requests in flight finish first.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,7 @@ type AggregatorConfig struct {
 // run; Kafka gives each its partitions.
 type Aggregator struct {
 	redis  *Redis
+	kafka  KafkaConfig
 	reader *kafka.Reader
 	dead   *kafka.Writer
 	config AggregatorConfig
@@ -89,13 +91,19 @@ func NewAggregator(r *Redis, kafkaConfig KafkaConfig, log *slog.Logger, config A
 	if config.OnMalformed == nil {
 		config.OnMalformed = func(Subject) {}
 	}
-	logError := func(format string, args ...any) {
-		log.Debug("kafka reader", "says", fmt.Sprintf(format, args...))
-	}
-	return &Aggregator{
-		redis: r, reader: kafkaConfig.reader(config.Group, logError), dead: kafkaConfig.deadLetters().writer(),
+	a := &Aggregator{
+		redis: r, kafka: kafkaConfig, dead: kafkaConfig.deadLetters().writer(),
 		config: config, log: log, changed: newBatch(),
 	}
+	a.join()
+	return a
+}
+
+// join makes a reader, which joins the group at its first fetch.
+func (a *Aggregator) join() {
+	a.reader = a.kafka.reader(a.config.Group, func(format string, args ...any) {
+		a.log.Debug("kafka reader", "says", fmt.Sprintf(format, args...))
+	})
 }
 
 // Close leaves the group.
@@ -107,44 +115,83 @@ func (a *Aggregator) BadRecords() int64 { return a.bad.Load() }
 // Run folds until ctx ends; then it folds and commits what it has taken. It
 // holds what it can't fold, since Redis is away, and reads no further.
 func (a *Aggregator) Run(ctx context.Context) error {
-	records := make(chan kafka.Message)
-	go a.fetch(ctx, records)
-
 	tick := time.NewTicker(a.config.Window)
 	defer tick.Stop()
 	for {
+		err := a.consume(ctx, tick.C)
+		if ctx.Err() != nil {
+			return a.drain(ctx)
+		}
+		a.log.WarnContext(ctx, "joining the group again", "err", err)
+		a.rejoin(ctx, err)
+	}
+}
+
+// errStalled says that records wait that nobody takes.
+var errStalled = errors.New("records wait, and nobody takes them")
+
+// consume folds what the reader brings, until that fails or ctx ends.
+func (a *Aggregator) consume(ctx context.Context, tick <-chan time.Time) error {
+	fetching, end := context.WithCancel(ctx)
+	records, failed := make(chan kafka.Message), make(chan error, 1)
+	reader := a.reader
+	var fetch sync.WaitGroup
+	fetch.Go(func() { failed <- fetchAll(fetching, reader, records) })
+	defer fetch.Wait()
+	defer end()
+
+	watch := stallWatch{kafka: a.kafka, group: a.config.Group}
+	for {
 		select {
-		case m, open := <-records:
-			if !open {
-				return a.drain(ctx)
-			}
+		case m := <-records:
+			watch.moved()
 			a.take(ctx, m)
 			if a.changed.records >= a.config.MaxChanges {
 				a.step(ctx)
 			}
-		case <-tick.C:
+		case <-tick:
 			a.step(ctx)
+			if watch.stalled(ctx) {
+				return errStalled
+			}
+		case err := <-failed:
+			return err
 		}
 	}
 }
 
-// fetch passes records on until ctx ends, and closes the channel then.
-func (a *Aggregator) fetch(ctx context.Context, records chan<- kafka.Message) {
-	defer close(records)
-	for ctx.Err() == nil {
-		m, err := a.reader.FetchMessage(ctx)
+// fetchAll passes records on until ctx ends or the reader fails.
+func fetchAll(ctx context.Context, reader *kafka.Reader, records chan<- kafka.Message) error {
+	for {
+		m, err := reader.FetchMessage(ctx)
 		if err != nil {
-			if ctx.Err() == nil {
-				a.log.WarnContext(ctx, "reading from Kafka", "err", err)
-				wait(ctx, time.Second)
-			}
-			continue
+			return err
 		}
 		select {
 		case records <- m:
 		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
+}
+
+// rejoin takes another reader. What was folded and not committed is given up: it
+// will be delivered again, which folding does not mind, and after a topic was
+// made anew its offsets mean other records.
+func (a *Aggregator) rejoin(ctx context.Context, cause error) {
+	a.step(ctx)
+	a.settling = nil
+	clear(a.changed.last)
+	if err := a.reader.Close(); err != nil {
+		a.log.WarnContext(ctx, "closing a reader", "err", err)
+	}
+	wait(ctx, time.Second)
+	if errors.Is(cause, kafka.OffsetOutOfRange) {
+		if err := a.kafka.rewind(ctx, a.config.Group); err != nil {
+			a.log.WarnContext(ctx, "group not set back to where the topic begins, trying again", "err", err)
+		}
+	}
+	a.join()
 }
 
 // take adds a record to the window. One that is no event holds nobody up.

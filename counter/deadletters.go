@@ -55,8 +55,7 @@ type DeadLetter struct {
 // partition, oldest first, and stops at its first error.
 func (c KafkaConfig) DeadLetters(ctx context.Context, see func(DeadLetter) error) error {
 	dead := c.deadLetters()
-	client := &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
-	ranges, err := dead.ranges(ctx, client)
+	ranges, err := dead.ranges(ctx, resendGroup)
 	if err != nil {
 		return fmt.Errorf("dead letters: %w", err)
 	}
@@ -74,15 +73,14 @@ func (c KafkaConfig) DeadLetters(ctx context.Context, see func(DeadLetter) error
 // mind.
 func (c KafkaConfig) ResendDeadLetters(ctx context.Context) (sent int, err error) {
 	dead := c.deadLetters()
-	client := &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
-	ranges, err := dead.ranges(ctx, client)
+	ranges, err := dead.ranges(ctx, resendGroup)
 	if err != nil {
 		return 0, fmt.Errorf("resend: %w", err)
 	}
 	writer := c.writer()
 	defer func() { err = errors.Join(err, writer.Close()) }()
 	for _, span := range ranges {
-		span.first = max(span.first, span.resent)
+		span.first = max(span.first, span.committed)
 		err := dead.readRange(ctx, span, func(d DeadLetter) error {
 			sent++
 			return writer.WriteMessages(ctx, kafka.Message{Key: d.Key, Value: d.Value})
@@ -93,66 +91,11 @@ func (c KafkaConfig) ResendDeadLetters(ctx context.Context) (sent int, err error
 		if span.end <= span.first {
 			continue
 		}
-		committed, err := client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
-			GroupID: resendGroup, GenerationID: -1,
-			Topics: map[string][]kafka.OffsetCommit{dead.Topic: {{Partition: span.partition, Offset: span.end}}},
-		})
-		if err == nil {
-			for _, partition := range committed.Topics[dead.Topic] {
-				err = errors.Join(err, partition.Error)
-			}
-		}
-		if err != nil {
+		if err := dead.commit(ctx, resendGroup, span.partition, span.end); err != nil {
 			return sent, fmt.Errorf("resend: %w", err)
 		}
 	}
 	return sent, nil
-}
-
-// span is what a partition holds, and up to where it was sent in again.
-type span struct {
-	partition          int
-	first, end, resent int64
-}
-
-func (c KafkaConfig) ranges(ctx context.Context, client *kafka.Client) ([]span, error) {
-	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
-	if err != nil {
-		return nil, err
-	}
-	var ids []int
-	for _, topic := range metadata.Topics {
-		if topic.Error != nil {
-			return nil, topic.Error
-		}
-		for _, partition := range topic.Partitions {
-			ids = append(ids, partition.ID)
-		}
-	}
-	requests := make([]kafka.OffsetRequest, 0, 2*len(ids))
-	for _, id := range ids {
-		requests = append(requests, kafka.FirstOffsetOf(id), kafka.LastOffsetOf(id))
-	}
-	offsets, err := client.ListOffsets(ctx, &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{c.Topic: requests}})
-	if err != nil {
-		return nil, err
-	}
-	resent, err := client.OffsetFetch(ctx, &kafka.OffsetFetchRequest{GroupID: resendGroup, Topics: map[string][]int{c.Topic: ids}})
-	if err != nil {
-		return nil, err
-	}
-	done := map[int]int64{}
-	for _, partition := range resent.Topics[c.Topic] {
-		done[partition.Partition] = partition.CommittedOffset // -1: none
-	}
-	var ranges []span
-	for _, partition := range offsets.Topics[c.Topic] {
-		if partition.Error != nil {
-			return nil, partition.Error
-		}
-		ranges = append(ranges, span{partition.Partition, partition.FirstOffset, partition.LastOffset, done[partition.Partition]})
-	}
-	return ranges, nil
 }
 
 func (c KafkaConfig) readRange(ctx context.Context, s span, see func(DeadLetter) error) (err error) {
@@ -172,7 +115,7 @@ func (c KafkaConfig) readRange(ctx context.Context, s span, see func(DeadLetter)
 		if err != nil {
 			return err
 		}
-		d := DeadLetter{Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Resent: m.Offset < s.resent}
+		d := DeadLetter{Partition: m.Partition, Offset: m.Offset, Key: m.Key, Value: m.Value, Resent: m.Offset < s.committed}
 		for _, header := range m.Headers {
 			switch header.Key {
 			case headerReason:

@@ -329,7 +329,7 @@ func TestAggregatorRestart(t *testing.T) {
 		ctx, kill := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		records := make(chan kafka.Message)
-		go a.fetch(ctx, records)
+		go func() { defer close(records); _ = fetchAll(ctx, a.reader, records) }()
 		go func() {
 			defer close(done)
 			for m := range records {

@@ -51,7 +51,7 @@ func (c KafkaConfig) EnsureTopics(ctx context.Context) error {
 }
 
 func (c KafkaConfig) ensure(ctx context.Context) error {
-	client := &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
+	client := c.client()
 	created, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: c.Topic, NumPartitions: c.Partitions, ReplicationFactor: c.Replication,
 	}}})
@@ -140,8 +140,9 @@ func (c KafkaConfig) reader(group string, logError kafka.LoggerFunc) *kafka.Read
 		JoinGroupBackoff:      time.Second,
 		ReadBackoffMax:        500 * time.Millisecond,
 		WatchPartitionChanges: true, PartitionWatchInterval: 5 * time.Second,
-		QueueCapacity: 1000,
-		ErrorLogger:   logError,
+		QueueCapacity:         1000,
+		OffsetOutOfRangeError: true, // by default it would wait for a topic made anew to grow past the old offset
+		ErrorLogger:           logError,
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -159,6 +160,18 @@ func openCluster(address string) (*Redis, error) {
 	once.MaxRetries = -1 // for redirects the client still asks again; onceCmd stops the rest
 	r.writes = redis.NewClusterClient(&once)
 	return r, nil
+}
+
+// LogRedis sends what go-redis says by itself (it names addresses, and repeats
+// what its callers are told) to log at debug level. It is go-redis's only logger,
+// so this is for the start of a process.
+func LogRedis(log *slog.Logger) { redis.SetLogger(redisLog{log}) }
+
+type redisLog struct{ log *slog.Logger }
+
+// Printf is part of go-redis's logger.
+func (l redisLog) Printf(ctx context.Context, format string, args ...any) {
+	l.log.DebugContext(ctx, "go-redis", "says", fmt.Sprintf(format, args...))
 }
 
 func orDefault(value, fallback time.Duration) time.Duration {
