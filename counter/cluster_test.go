@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tallyfeed/tallyfeed/enginetest"
 )
@@ -137,5 +140,129 @@ func TestClusterFailover(t *testing.T) {
 		if int64(got.Like) != max(few, n) {
 			t.Errorf("%s: snapshot %d, facts %d/%d", p, got.Like, few, n)
 		}
+	}
+}
+
+// A slot moves to another master while its subject is liked and read: scripts
+// that name absent keys are refused meanwhile (TRYAGAIN) and sent again, errors
+// are errors, and at the end counts are the facts and what clients were told
+// (FAULTS 55).
+func TestSlotMovesUnderLoad(t *testing.T) {
+	t.Parallel()
+	cluster := enginetest.StartCluster(t, 0)
+	s := systemOn(t, cluster.URL(), FactsConfig{ContainerLimit: 16})
+	p := post(t, "1")
+	s.set(t, 0, p, Like, true)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	told, refused := map[Ordinal]bool{}, 0
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				o, want := Ordinal(w*1000+i%200), i/200%2 == 0
+				for { // until there is an answer
+					outcome, err := s.facts.Set(t.Context(), viewerOf(o), p, Like, want)
+					mu.Lock()
+					if err != nil {
+						refused++
+						mu.Unlock()
+						continue
+					}
+					if outcome.Liked != want {
+						t.Errorf("viewer %d to %t: %+v", o, want, outcome)
+					}
+					told[o] = want
+					mu.Unlock()
+					break
+				}
+				if _, err := s.reader.Counts(t.Context(), []Subject{p}); err != nil {
+					mu.Lock()
+					refused++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	s.moveSlot(t, cluster, p)
+	eventually(t, 20*time.Second, "likes after the move", func() bool {
+		_, err := s.facts.Set(t.Context(), viewerOf(9_999), p, Like, true)
+		return err == nil
+	})
+	stop()
+	wg.Wait()
+	t.Logf("%d refused while the slot moved", refused)
+	want := 2 // viewers 0 and 9999
+	for o, on := range told {
+		if on && o != 0 {
+			want++
+		}
+	}
+	if on, known := told[0]; known && !on {
+		want--
+	}
+	got, err := s.fold(t, p, 0)
+	if err != nil || int(got.Like) != want {
+		t.Errorf("snapshot %+v, %v, clients were told of %d", got, err, want)
+	}
+	for o, on := range told {
+		if s.state(t, o, p).Liked != on {
+			t.Errorf("viewer %d: fact is not %t", o, on)
+		}
+	}
+}
+
+// moveSlot moves the slot of a subject from its master to the next, key by key,
+// as redis-cli does.
+func (s *system) moveSlot(tb testing.TB, cluster *enginetest.RedisCluster, p Subject) {
+	tb.Helper()
+	ctx := tb.Context()
+	nodes := make([]*redis.Client, cluster.Nodes())
+	ids := make([]string, len(nodes))
+	for i := range nodes {
+		nodes[i] = redis.NewClient(&redis.Options{Addr: cluster.Addr(i), Protocol: 2})
+		tb.Cleanup(func() { _ = nodes[i].Close() })
+		id, err := nodes[i].Do(ctx, "cluster", "myid").Text()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		ids[i] = id
+	}
+	slot, err := nodes[0].ClusterKeySlot(ctx, keysOf(p).snapshot()).Result()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	from := -1
+	for i, node := range nodes {
+		if n, err := node.ClusterCountKeysInSlot(ctx, int(slot)).Result(); err == nil && n > 0 {
+			from = i
+		}
+	}
+	if from < 0 {
+		tb.Fatal("nobody has the slot")
+	}
+	to := (from + 1) % len(nodes)
+	must := func(err error) {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	must(nodes[to].Do(ctx, "cluster", "setslot", slot, "importing", ids[from]).Err())
+	must(nodes[from].Do(ctx, "cluster", "setslot", slot, "migrating", ids[to]).Err())
+	host, port, err := net.SplitHostPort(cluster.Addr(to))
+	must(err)
+	for {
+		names, err := nodes[from].ClusterGetKeysInSlot(ctx, int(slot), 1).Result()
+		must(err)
+		if len(names) == 0 {
+			break
+		}
+		must(nodes[from].Do(ctx, "migrate", host, port, names[0], 0, 5000).Err())
+		time.Sleep(20 * time.Millisecond) // long enough for scripts to meet a half-moved slot
+	}
+	for _, i := range []int{to, from, 3 - to - from} {
+		must(nodes[i].Do(ctx, "cluster", "setslot", slot, "node", ids[to]).Err())
 	}
 }
