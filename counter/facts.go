@@ -94,9 +94,18 @@ func (f *Facts) Set(ctx context.Context, viewer Viewer, s Subject, m Metric, wan
 	if err != nil {
 		return Outcome{}, fmt.Errorf("ordinal of a viewer: %w", err)
 	}
-	// Who hangs up must not leave a change behind that nobody publishes until
-	// the sweeper comes.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	// A process that was stopped for a while must not carry out what its client
+	// has given up, and perhaps undone through another server, since then. Once
+	// the script is on its way there is no way back: then who hangs up must not
+	// leave a change behind that nobody publishes until the sweeper comes.
+	if err := ctx.Err(); err != nil {
+		return Outcome{}, fmt.Errorf("set %s of %s: %w", m, s, err)
+	}
+	deadline := time.Now().Add(writeTimeout)
+	if given, ok := ctx.Deadline(); ok && given.Before(deadline) {
+		deadline = given
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 
 	outcome, values, err := f.toggle(ctx, viewer, s, m, ordinal, want)

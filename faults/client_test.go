@@ -30,12 +30,24 @@ type fact struct {
 type told struct {
 	mu      sync.Mutex
 	states  map[fact]bool
-	unsure  map[fact]bool // the last request had no answer; the value was wanted
+	unsure  map[fact]doubt
 	wrong   []string
 	changes int
 	answers int
 	errs    int
 }
+
+// doubt is about a fact whose last request had no answer.
+type doubt struct {
+	want bool
+	at   time.Time
+}
+
+// late is how long a request that had no answer may still be on its way: in the
+// buffers of a stopped process, or of a network that stalls. Only after that
+// does a retry tell for good. (Two requests that wish for opposite things, sent
+// while the first may still arrive, have no order that anybody could keep.)
+const late = 16 * time.Second
 
 // client likes and unlikes through random servers until it is told to stop, then
 // asks again until it knows the state of all its facts.
@@ -69,7 +81,14 @@ func (c *client) run(ctx context.Context) {
 			post:   int(math.Exp(c.random.Float64() * math.Log(float64(c.posts)))), // Zipf: 1 is the hottest
 			metric: []string{"like", "like", "fav"}[c.random.IntN(3)],
 		}
-		c.set(f, c.random.IntN(3) > 0) //nolint:contextcheck // the end of the run is no end of a request
+		want := c.random.IntN(3) > 0
+		if d, unsure := c.told.doubtOf(f); unsure {
+			if time.Since(d.at) < late {
+				continue
+			}
+			want = d.want
+		}
+		c.set(f, want) //nolint:contextcheck // the end of the run is no end of a request
 		time.Sleep(time.Duration(c.random.IntN(4)) * time.Millisecond)
 	}
 }
@@ -79,11 +98,11 @@ func (c *client) settle(within time.Duration) error {
 	deadline := time.Now().Add(within)
 	for _, viewer := range c.viewers {
 		for {
-			f, want, found := c.told.anyUnsure(viewer)
+			f, d, found := c.told.anyUnsure(viewer)
 			if !found {
 				break
 			}
-			if c.set(f, want); time.Now().After(deadline) {
+			if c.set(f, d.want); time.Now().After(deadline) {
 				return fmt.Errorf("%+v still has no answer", f)
 			}
 		}
@@ -91,15 +110,22 @@ func (c *client) settle(within time.Duration) error {
 	return nil
 }
 
-func (t *told) anyUnsure(viewer int) (fact, bool, bool) {
+func (t *told) anyUnsure(viewer int) (fact, doubt, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for f, want := range t.unsure {
+	for f, d := range t.unsure {
 		if f.viewer == viewer {
-			return f, want, true
+			return f, d, true
 		}
 	}
-	return fact{}, false, false
+	return fact{}, doubt{}, false
+}
+
+func (t *told) doubtOf(f fact) (doubt, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d, unsure := t.unsure[f]
+	return d, unsure
 }
 
 func (c *client) set(f fact, want bool) {
@@ -110,11 +136,7 @@ func (c *client) set(f fact, want bool) {
 	_, unsure := t.unsure[f]
 	if err != nil {
 		t.errs++
-		if !unsure || t.unsure[f] != want {
-			// It may be as it was, as wanted now, or as wanted by an earlier one:
-			// after an error either state, and changed tells nothing until then.
-			t.unsure[f] = want
-		}
+		t.unsure[f] = doubt{want: want, at: time.Now()} // either state
 		return
 	}
 	t.answers++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/errcode"
@@ -50,7 +51,19 @@ func NewHandler(services Services, options Options) http.Handler {
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		return next(r.withOverlay(ctx))
 	})
-	return r.authenticate(server)
+	return within(maxRequest, r.authenticate(server))
+}
+
+// maxRequest is how long a request may take: what takes longer has been given up
+// by its client.
+const maxRequest = 5 * time.Second
+
+func within(limit time.Duration, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		ctx, cancel := context.WithTimeout(request.Context(), limit)
+		defer cancel()
+		next.ServeHTTP(w, request.WithContext(ctx))
+	})
 }
 
 // limits refuses what is too large before it is parsed, and what asks for too
