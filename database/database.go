@@ -18,7 +18,8 @@ import (
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 	"github.com/uptrace/bun/dialect/sqlitedialect"
-	_ "modernc.org/sqlite" // registers the driver "sqlite"
+	"modernc.org/sqlite" // registers the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // ErrURL is returned by Open for a URL that it does not understand.
@@ -138,9 +139,29 @@ func openSQLite(ctx context.Context, file string) (*bun.DB, error) {
 		pool.SetMaxOpenConns(1)
 		pool.SetMaxIdleConns(1)
 	}
-	if err := pool.PingContext(ctx); err != nil {
+	if err := pingSQLite(ctx, pool); err != nil {
 		_ = pool.Close()
 		return nil, fmt.Errorf("open SQLite file %s: %w", file, err)
 	}
 	return bun.NewDB(pool, sqlitedialect.New()), nil
+}
+
+// pingSQLite waits its turn where several processes open a new file at once:
+// the change to WAL needs the file alone, and does not heed the busy time-out
+// (sqlite.org/wal.html, section 8).
+func pingSQLite(ctx context.Context, pool *sql.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, sqliteBusy)
+	defer cancel()
+	for {
+		err := pool.PingContext(ctx)
+		var failure *sqlite.Error
+		if !errors.As(err, &failure) || failure.Code()&0xff != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
