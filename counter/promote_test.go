@@ -1,10 +1,14 @@
 package counter
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tallyfeed/tallyfeed/lua"
 )
@@ -198,5 +202,58 @@ func TestPromotionDeclines(t *testing.T) {
 	}
 	if where := s.containersOf(t, p, Like, 0); where != "1few" {
 		t.Errorf("facts are in %q: a script that declines changes nothing", where)
+	}
+}
+
+// between sends the commands of a pipeline one by one, and does something after
+// the one with the given index: what another client's script may do there.
+type between struct {
+	at  int
+	act func()
+}
+
+func (b *between) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (b *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		var first error
+		for i, cmd := range cmds {
+			if err := next(ctx, []redis.Cmder{cmd}); first == nil {
+				first = err
+			}
+			if i == b.at && b.act != nil {
+				b.act()
+			}
+		}
+		return first
+	}
+}
+
+// A fact moves from the small set to a chunk's set to the bitmap between any two
+// of a reader's commands, and the reader finds it all the same (FAULTS 61).
+func TestPromotionBetweenReads(t *testing.T) {
+	t.Parallel()
+	for at := range 8 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			s := newSystem(t, FactsConfig{})
+			p := post(t, "1")
+			s.set(t, 7, p, Like, true)
+			hook := &between{at: at, act: func() {
+				for _, container := range []string{"few", "chunk"} {
+					if err := s.facts.promote(t.Context(), p, Like, 0, container); err != nil {
+						t.Error(err)
+					}
+				}
+			}}
+			s.redis.reads.AddHook(hook)
+			if !s.state(t, 7, p).Liked {
+				t.Error("not liked")
+			}
+			if where := s.containersOf(t, p, Like, 0); where != "2n 4bitmap" {
+				t.Errorf("facts are in %q: nothing was promoted", where)
+			}
+		})
 	}
 }
