@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-
-	"github.com/tallyfeed/tallyfeed/lua"
 )
 
 // AggregatorConfig has a usable zero value.
@@ -303,46 +301,6 @@ func (a *Aggregator) settle(ctx context.Context, before time.Time) error {
 	}
 	a.settling = a.settling[n:]
 	return nil
-}
-
-// foldBatch is how many folds share a pipeline.
-const foldBatch = 500
-
-// fold copies the facts of subjects into their snapshots. A subject whose
-// script declined counts as done: it is deleted, or waits for a restore or a
-// deep recount, each of which folds it.
-func (a *Aggregator) fold(ctx context.Context, subjects map[Subject]Version) error {
-	calls := make([]call, 0, min(len(subjects), foldBatch))
-	folding := make([]Subject, 0, cap(calls))
-	flush := func() error {
-		limited, cancel := context.WithTimeout(ctx, writeTimeout)
-		defer cancel()
-		for i, reply := range a.redis.run(limited, lua.Fold, calls...) {
-			_, err := folded(reply)
-			switch {
-			case err == nil, errors.Is(err, ErrGone):
-			case isRefusal(err):
-				a.log.WarnContext(ctx, "not folded", "subject", folding[i].String(), "err", err)
-				tellMalformed(err, folding[i], a.config.OnMalformed)
-			default:
-				return fmt.Errorf("fold: %w", err)
-			}
-		}
-		calls, folding = calls[:0], folding[:0]
-		return nil
-	}
-	for s, version := range subjects {
-		folding = append(folding, s)
-		if calls = append(calls, foldCall(s, version)); len(calls) == foldBatch {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	if len(calls) == 0 {
-		return nil
-	}
-	return flush()
 }
 
 func wait(ctx context.Context, d time.Duration) {

@@ -132,7 +132,7 @@ func (w *Watch) look(ctx context.Context) {
 		w.incomplete = incomplete
 		if incomplete {
 			w.log.ErrorContext(ctx, "redis does not hold all facts: likes are refused and counts are null. "+
-				"Bring its append-only file or snapshot back, or, if those likes may be forgotten, run: tallyfeed epoch --declare",
+				"Bring its append-only file or snapshot back, or, if those likes may be forgotten, run: tallyfeed epoch --redis URL --declare",
 				"parts lacking", status.Tags-status.Present, "of", status.Tags)
 		} else {
 			w.log.InfoContext(ctx, "redis holds all facts again")

@@ -123,29 +123,3 @@ func firstOf(first, err error) error {
 	}
 	return err
 }
-
-// foldCall copies the facts of s into its snapshot; version is the newest
-// change known to be among them, or 0.
-func foldCall(s Subject, version Version) call {
-	k := keysOf(s)
-	return call{
-		keys: []string{
-			epochKey(s.tag()), k.gone(), outboxKey(s.tag()),
-			k.few(Like), k.n(Like), k.few(Fav), k.n(Fav), k.snapshot(),
-		},
-		args: []any{version.high(), version.low(), ""},
-	}
-}
-
-// folded reads fold.lua's reply: the counts as they are now.
-func folded(cmd *redis.Cmd) (Counts, error) {
-	reply, err := status(cmd)
-	if err != nil {
-		return Counts{}, err
-	}
-	if len(reply) != 2 {
-		return Counts{}, errShape
-	}
-	text, _ := reply[1].(string)
-	return decodeSnapshot(text)
-}

@@ -191,20 +191,6 @@ func (r *Recounter) recount(ctx context.Context, s Subject, token string) (Recou
 	return result, err
 }
 
-// bothSnapshots reads fold.lua's {old, new}; known says whether there was an old.
-func bothSnapshots(reply []any) (before, after Counts, known bool, err error) {
-	if len(reply) != 2 {
-		return Counts{}, Counts{}, false, errShape
-	}
-	old, _ := reply[0].(string)
-	text, _ := reply[1].(string)
-	if after, err = decodeSnapshot(text); err != nil {
-		return Counts{}, Counts{}, false, err
-	}
-	before, err = decodeSnapshot(old)
-	return before, after, err == nil, nil
-}
-
 // population counts one metric, says whether `n` is wrong, and mends it unless
 // mode is "look". hold is asked before each slice.
 func (r *Recounter) population(ctx context.Context, s Subject, m Metric, mode string, hold func() error) (wrong bool, err error) {

@@ -21,8 +21,9 @@ func userOf(sub string) string {
 	return "user:" + base64.RawURLEncoding.EncodeToString([]byte(sub))
 }
 
-// What does not exist, or is not the viewer's to see, is null without an error:
-// one id that is gone does not cost a client the rest.
+// What does not exist, or is not the viewer's to see, is null without an error;
+// what could never be an id is null with one that names the argument, each at its
+// own place: neither costs a client the rest.
 func TestNotThere(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
@@ -61,8 +62,23 @@ func TestNotThere(t *testing.T) {
 	for name, tc := range ids {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := e.ok(t, "bob", `query($id:ID!){node(id:$id){id} post(id:$id){id} nodes(ids:[$id,"post:p1",$id]){id}}`,
+			a := e.ask(t, "bob", `query($id:ID!){node(id:$id){id} post(id:$id){id} nodes(ids:[$id,"post:p1",$id]){id}}`,
 				map[string]any{"id": tc.id})
+			want := 4 // node, post, and twice nodes
+			switch name {
+			case "Unknown", "Private":
+				want = 0
+			case "UnknownUser", "UserNUL", "UserNoUTF8", "UserWithQuote":
+				want = 1 // a user's id, which is no post's
+			}
+			if a.status != http.StatusOK || len(a.Errors) != want {
+				t.Errorf("%s\nstatus %d, %d errors, want %d: %s", tc.reason, a.status, len(a.Errors), want, a.raw)
+			}
+			for _, failure := range a.Errors {
+				if failure.Extensions["code"] != "BAD_USER_INPUT" || !strings.HasPrefix(failure.Message, "id") {
+					t.Errorf("%s\n%+v", tc.reason, failure)
+				}
+			}
 			if a.at("node") != nil || a.at("post") != nil || a.at("nodes", 0) != nil || a.at("nodes", 2) != nil {
 				t.Errorf("%s\nit is there: %s", tc.reason, a.raw)
 			}

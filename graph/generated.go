@@ -762,11 +762,13 @@ is null without an error.
 """
 type Query {
   """
-  The object with this id. A malformed id is null too.
+  The object with this id. What could never be an id is an error,
+  ` + "`" + `BAD_USER_INPUT` + "`" + `.
   """
   node("An id of this API." id: ID!): Node
   """
-  The objects with these ids, in their order; at most 100.
+  The objects with these ids, in their order; at most 100. What could never be an
+  id is null with an error at its place; the others are there.
   """
   nodes("Ids of this API." ids: [ID!]!): [Node]!
   """

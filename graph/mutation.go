@@ -77,7 +77,7 @@ func (m *mutation) UpdatePost(ctx context.Context, input UpdatePostInput) (*Upda
 	}
 	id, ok := parsePostID(input.ID)
 	if !ok {
-		return nil, badInput("id", "is not a post's id, e.g. post:10001")
+		return nil, badInput("id", notAPost)
 	}
 	post, err := m.Posts.Update(ctx, viewer.Sub, id, feed.Changes{Title: input.Title, Body: input.Body, Visibility: input.Visibility})
 	if err != nil {
@@ -94,7 +94,7 @@ func (m *mutation) DeletePost(ctx context.Context, input DeletePostInput) (*Dele
 	}
 	id, ok := parsePostID(input.ID)
 	if !ok {
-		return nil, badInput("id", "is not a post's id, e.g. post:10001")
+		return nil, badInput("id", notAPost)
 	}
 	if err := m.Posts.Delete(ctx, viewer.Sub, id); err != nil {
 		return nil, fromFeed(err)

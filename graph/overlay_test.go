@@ -40,7 +40,7 @@ func TestRoundTrips(t *testing.T) {
 		},
 		"OneFails": {
 			"A root field that fails announces nothing; the others must not wait for it.",
-			`{post(id:"post:none"){likeCount} node(id:"nonsense"){id} feed(first:20){nodes{` + overlayFields + `}}}`,
+			`{post(id:"post:none"){likeCount} node(id:"post:none"){id} feed(first:20){nodes{` + overlayFields + `}}}`,
 		},
 	}
 	for name, tc := range shapes {
@@ -61,6 +61,24 @@ func TestRoundTrips(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A root field with an error of its own announces nothing either: the others come
+// at once, in the same two trips.
+func TestRootFieldWithError(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	const document = `{bad:node(id:"nonsense"){id} worse:feed(first:0){nodes{id}} feed(first:20){nodes{` + overlayFields + `}}}`
+	e.ask(t, "bob", `{feed(first:20){nodes{likeCount}}}`, nil)
+	e.ok(t, "bob", `mutation{like(input:{subjectId:"post:p1"}){changed}}`, nil)
+	e.trips.reset()
+	got := e.ask(t, "bob", `{bad:node(id:"nonsense"){id} feed(first:20){nodes{`+overlayFields+`}}}`, nil)
+	if trips, _ := e.trips.seen(); trips != 2 || got.code() != "BAD_USER_INPUT" || got.at("feed", "nodes", 19, "likeCount") != 0.0 {
+		t.Errorf("%d trips: %s", trips, got.raw)
+	}
+	if got := e.ask(t, "bob", document, nil); len(got.Errors) != 2 || got.Data != nil {
+		t.Errorf("feed is non-null, so its error takes the data: %s", got.raw)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
@@ -15,6 +17,9 @@ const (
 	maxPage  = 100
 	maxNodes = 100
 	anyPage  = 20
+
+	notAPost = "is not a post's id, e.g. post:10001"
+	notAnID  = "is not an id of this API, e.g. post:10001"
 )
 
 // Feed is a page of public posts.
@@ -51,7 +56,7 @@ func (q *query) Post(ctx context.Context, id string) (*Post, error) {
 	defer overlayFrom(ctx).arrive()
 	own, ok := parsePostID(id)
 	if !ok {
-		return nil, nil
+		return nil, badInput("id", notAPost)
 	}
 	return q.post(ctx, own)
 }
@@ -84,10 +89,10 @@ func (q *query) Node(ctx context.Context, id string) (Node, error) {
 		}
 		return user, nil
 	}
-	return nil, nil
+	return nil, badInput("id", notAnID)
 }
 
-// Nodes finds all posts at once.
+// Nodes finds all posts at once, and all users.
 func (q *query) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 	overlay := overlayFrom(ctx)
 	defer overlay.arrive()
@@ -102,6 +107,10 @@ func (q *query) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 			own, places = append(own, post), append(places, i)
 		} else if sub, ok := parseUserID(id); ok {
 			subs, userPlaces = append(subs, sub), append(userPlaces, i)
+		} else {
+			// The error stands at its own place: the rest is not lost with it.
+			place := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+			graphql.AddError(place, badInput("ids", notAnID))
 		}
 	}
 	if len(subs) > 0 {
