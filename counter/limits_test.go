@@ -3,6 +3,8 @@ package counter
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,13 +15,20 @@ import (
 )
 
 // A hundred thousand viewers like one post at once, twice each: exact, promoted
-// on the way, and every one of them is told of one change.
+// on the way, and every one of them is told of one change. The long form is
+// TALLYFEED_TEST_LIKES=1000000 go test ./counter -run ViralPost.
 func TestViralPost(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, FactsConfig{OutboxLimit: 1 << 30})
 	viewers := 100_000
 	if !s.real(t) || testing.Short() {
 		viewers = 3_000 // the replacement runs two thousand scripts a second
+	}
+	if long := os.Getenv("TALLYFEED_TEST_LIKES"); long != "" {
+		var err error
+		if viewers, err = strconv.Atoi(long); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p := post(t, "1")
 	const workers = 64
