@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tallyfeed/tallyfeed/lua"
 )
 
@@ -195,107 +193,4 @@ func toggled(reply []any, viewer Viewer, subject string, m Metric, ordinal Ordin
 		subject, m.String(), string(viewer), strconv.FormatUint(uint64(ordinal), 10), delta,
 		strconv.FormatInt(like, 10), strconv.FormatInt(fav, 10),
 	}, nil
-}
-
-// promote moves a full container. Somebody else may do so at the same time.
-func (f *Facts) promote(ctx context.Context, s Subject, m Metric, chunk uint32, container string) error {
-	k := keysOf(s)
-	run := call{
-		keys: []string{epochKey(s.tag()), k.gone(), k.chunkFew(m, chunk), k.bitmap(m, chunk)},
-		args: []any{"chunk"},
-	}
-	if container == "few" {
-		members, err := f.redis.writes.SMembers(ctx, k.few(m)).Result()
-		if err != nil {
-			return fmt.Errorf("promote: %w", err)
-		}
-		run = call{
-			keys: []string{epochKey(s.tag()), k.gone(), k.few(m), k.n(m), k.chunks(m)},
-			args: []any{"few"},
-		}
-		named := map[uint32]bool{}
-		for _, member := range members {
-			ordinal, err := strconv.ParseUint(member, 10, 32)
-			if err != nil {
-				return &MalformedError{Key: k.few(m)}
-			}
-			if c := Ordinal(ordinal).chunk(); !named[c] {
-				named[c] = true
-				run.keys = append(run.keys, k.chunkFew(m, c))
-				run.args = append(run.args, c)
-			}
-		}
-	}
-	word, err := f.redis.run(ctx, lua.Promote, run)[0].Text()
-	switch {
-	case err != nil:
-		return fmt.Errorf("promote: %w", overloadedIfFull(err))
-	case word == "gone":
-		return ErrGone
-	case word == "no epoch":
-		return ErrNoEpoch
-	case word == "ok", word == "declined": // toggle.lua asks again if need be
-		return nil
-	}
-	return fmt.Errorf("%w: %q", errShape, word)
-}
-
-// Tombstones outlive Kafka's retention of 7 days, so no late event finds a
-// deleted subject without one.
-const tombstoneLife = 8 * 24 * time.Hour
-
-// deleteStep is how many chunks one script run deletes.
-const deleteStep = 64
-
-// Delete removes all facts and the snapshot of s and keeps it deleted. It works
-// in bounded steps, and goes on where a killed one ended; a second call finds
-// nothing left. It needs no epoch.
-func (f *Facts) Delete(ctx context.Context, s Subject) error {
-	k := keysOf(s)
-	var chunks [metrics][]string
-	for {
-		run := call{
-			keys: []string{
-				k.gone(), outboxKey(s.tag()), k.snapshot(),
-				k.few(Like), k.n(Like), k.chunks(Like),
-				k.few(Fav), k.n(Fav), k.chunks(Fav),
-			},
-			args: []any{int(tombstoneLife.Seconds()), k.subject},
-		}
-		for m, numbers := range chunks {
-			for _, number := range numbers {
-				chunk, err := strconv.ParseUint(number, 10, 32)
-				if err != nil {
-					return fmt.Errorf("delete %s: %w", s, &MalformedError{Key: k.chunks(Metric(m))})
-				}
-				run.keys = append(run.keys, k.bitmap(Metric(m), uint32(chunk)), k.chunkFew(Metric(m), uint32(chunk)))
-				run.args = append(run.args, m, number)
-			}
-		}
-		left, err := f.redis.run(ctx, lua.Delete, run)[0].Int()
-		if err != nil {
-			return fmt.Errorf("delete %s: %w", s, err)
-		}
-		if left == 0 {
-			return nil
-		}
-		if chunks, err = f.someChunks(ctx, k); err != nil {
-			return fmt.Errorf("delete %s: %w", s, err)
-		}
-	}
-}
-
-func (f *Facts) someChunks(ctx context.Context, k keys) (chunks [metrics][]string, err error) {
-	pipe := f.redis.writes.Pipeline()
-	var some [metrics]*redis.StringSliceCmd
-	for m := range Metric(metrics) {
-		some[m] = pipe.SRandMemberN(ctx, k.chunks(m), deleteStep)
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return chunks, err
-	}
-	for m := range some {
-		chunks[m] = some[m].Val()
-	}
-	return chunks, nil
 }
