@@ -126,7 +126,7 @@ func (r *likeRun) drive(ctx context.Context) {
 				rank := int(math.Exp(random.Float64() * math.Log(likePosts-probePosts)))
 				post := fmt.Sprintf("post:%d", likePosts+1-rank)
 				at := time.Now()
-				err := r.on.react(ctx, random.IntN(r.command.Viewers), post, random.IntN(3) > 0)
+				err := r.on.react(context.WithoutCancel(ctx), random.IntN(r.command.Viewers), post, random.IntN(3) > 0)
 				if ctx.Err() != nil {
 					return
 				}
