@@ -138,11 +138,29 @@ func (s *stores) resolve() error {
 
 func (c *serveCommand) resolve() error {
 	return errors.Join(
+		c.check(),
 		c.stores.resolve(),
 		fromFile("redis", &c.Redis, c.RedisFile),
 		fromFile("kafka-password", &c.KafkaPassword, c.KafkaPasswordFile),
 		fromFile("jwt-secret", &c.JWTSecret, c.JWTSecretFile),
 	)
+}
+
+// check refuses values that would start a server which does nothing.
+func (c *serveCommand) check() error {
+	switch {
+	case len(c.Roles) == 0:
+		return errors.New("--roles needs at least one")
+	case c.OutboxLimit < 1:
+		return errors.New("--outbox-limit must be at least 1")
+	case c.MemoryLimit <= 0 || c.MemoryLimit > 1:
+		return errors.New("--memory-limit must be above 0 and at most 1")
+	case c.AuditRate < 1:
+		return errors.New("--audit-rate must be at least 1")
+	case c.KafkaPartitions < 1:
+		return errors.New("--kafka-partitions must be at least 1")
+	}
+	return nil
 }
 
 // Run is called by kong.
@@ -199,7 +217,7 @@ type tokenCommand struct {
 
 	Sub     string        `required:"" help:"Who the token is for: 1 to 128 characters." placeholder:"SUB"`
 	Name    string        `help:"Name to show." placeholder:"NAME"`
-	Expires time.Duration `default:"24h" help:"How long it is good." placeholder:"DURATION"`
+	Expires time.Duration `default:"24h" help:"How long it is good. Default: ${default}." placeholder:"DURATION"`
 }
 
 // Run is called by kong.

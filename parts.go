@@ -112,7 +112,7 @@ func (p *parts) openDatabase(ctx context.Context, config serveCommand, log logge
 	} else {
 		p.databaseName = redacted(address)
 	}
-	err := keepTrying(ctx, log, "database "+p.databaseName, func(ctx context.Context) (err error) {
+	err := keepTrying(ctx, log, orEmbedded("database", p.databaseName), func(ctx context.Context) (err error) {
 		if p.database == nil {
 			if p.database, err = database.Open(ctx, address); err != nil {
 				p.database = nil
@@ -153,7 +153,7 @@ func (p *parts) openRedis(ctx, life context.Context, config serveCommand, log lo
 	} else {
 		p.redisName = redacted(address)
 	}
-	err := keepTrying(ctx, log, "redis "+p.redisName, func(ctx context.Context) (err error) {
+	err := keepTrying(ctx, log, orEmbedded("redis", p.redisName), func(ctx context.Context) (err error) {
 		p.redis, err = counter.OpenRedis(ctx, address)
 		return err
 	})
@@ -187,7 +187,7 @@ func (p *parts) openKafka(ctx context.Context, config serveCommand, log logger) 
 	} else {
 		p.kafkaName = strings.Join(config.Kafka, ",")
 	}
-	return keepTrying(ctx, log, "kafka "+p.kafkaName, p.kafka.EnsureTopics)
+	return keepTrying(ctx, log, orEmbedded("kafka", p.kafkaName), p.kafka.EnsureTopics)
 }
 
 // kafkaConfig is what the flags say of Kafka.
@@ -247,6 +247,14 @@ func keepTrying(ctx context.Context, log logger, what string, open func(context.
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// orEmbedded names a part in a message.
+func orEmbedded(part, name string) string {
+	if name == "" {
+		return "the embedded " + part
+	}
+	return part + " " + name
 }
 
 // redacted shows an address without its user, password and parameters. It must

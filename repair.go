@@ -73,7 +73,7 @@ type auditCommand struct {
 	redisFlags `embed:""`
 
 	Rate  int           `default:"1000" help:"How many subjects a second are looked at."`
-	Grace time.Duration `default:"20s" help:"How long a snapshot may lag behind its facts." placeholder:"DURATION"`
+	Grace time.Duration `default:"20s" help:"How long a snapshot may lag behind its facts. Default: ${default}." placeholder:"DURATION"`
 }
 
 // Run is called by kong.

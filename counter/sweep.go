@@ -72,7 +72,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			s.log.WarnContext(ctx, "outbox not swept, trying again", "in", wait, "err", err)
 		case sent > 0:
 			s.pause = 0
-			s.log.InfoContext(ctx, "sent what others had left in the outbox", "changes", sent)
+			s.log.InfoContext(ctx, "sent what was left in the outbox", "changes", sent)
 		default:
 			s.pause = 0
 		}

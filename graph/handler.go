@@ -47,10 +47,11 @@ func NewHandler(services Services, options Options) http.Handler {
 	if options.Introspection {
 		server.Use(extension.Introspection{})
 	}
-	server.Use(limits{})
+	server.Use(limits{introspection: options.Introspection})
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		return next(r.withOverlay(ctx))
 	})
+	server.AroundRootFields(arriveAlways)
 	return within(maxRequest, r.authenticate(server))
 }
 
@@ -68,7 +69,7 @@ func within(limit time.Duration, next http.Handler) http.Handler {
 
 // limits refuses what is too large before it is parsed, and what asks for too
 // much before it is run.
-type limits struct{}
+type limits struct{ introspection bool }
 
 var _ interface {
 	graphql.HandlerExtension
@@ -91,7 +92,11 @@ func (limits) MutateOperationParameters(_ context.Context, request *graphql.RawP
 }
 
 // MutateOperationContext runs before the operation does.
-func (limits) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
+func (l limits) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
+	// First of all: to collect fields panics where @skip or @include has no boolean.
+	if err := noNulls(operation, operation.Operation.SelectionSet, map[string]bool{}); err != nil {
+		return err
+	}
 	kind := "Query"
 	if operation.Operation.Operation == ast.Mutation {
 		kind = "Mutation"
@@ -99,6 +104,11 @@ func (limits) MutateOperationContext(_ context.Context, operation *graphql.Opera
 	roots := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{kind})
 	if n := len(roots); n > maxRoots {
 		return tooLarge("the operation has %d root fields, at most %d are taken", n, maxRoots)
+	}
+	for _, root := range roots {
+		if !l.introspection && (root.Name == "__schema" || root.Name == "__type") {
+			return coded(nil, errcode.ValidationFailed, "the schema may not be read here: introspection is off")
+		}
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (m *mutation) DeletePost(ctx context.Context, input DeletePostInput) (*Dele
 // view reads the reactions of a post that a mutation returns.
 func (m *mutation) view(ctx context.Context, post *feed.Post) *Post {
 	overlay := overlayFrom(ctx)
-	defer overlay.arrive()
+	defer overlay.arrive(ctx)
 	return overlay.over(ctx, post)[0]
 }
 

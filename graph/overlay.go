@@ -139,8 +139,32 @@ func (o *overlay) over(ctx context.Context, posts ...*feed.Post) []*Post {
 	return views
 }
 
+// arrival is a root field's turn to arrive, which is taken once.
+type arrival struct{ sync.Once }
+
+type arrivalKey struct{}
+
+// arriveAlways lets a root field arrive whose resolver is never called, since
+// an argument of it is none of its type's.
+func arriveAlways(ctx context.Context, next graphql.RootResolver) graphql.Marshaler {
+	if !announces(graphql.GetRootFieldContext(ctx).Field.Name) {
+		return next(ctx)
+	}
+	ctx = context.WithValue(ctx, arrivalKey{}, &arrival{})
+	defer overlayFrom(ctx).arrive(ctx)
+	return next(ctx)
+}
+
 // arrive says that a root field has announced all its posts.
-func (o *overlay) arrive() {
+func (o *overlay) arrive(ctx context.Context) {
+	if turn, ok := ctx.Value(arrivalKey{}).(*arrival); ok {
+		turn.Do(o.arrived)
+		return
+	}
+	o.arrived() // a mutation's
+}
+
+func (o *overlay) arrived() {
 	if o.arriving.Add(-1) > 0 {
 		return
 	}
@@ -201,12 +225,19 @@ func (s *settled) viewer() (counter.ViewerState, bool) {
 func announcing(operation *graphql.OperationContext) int32 {
 	n := int32(0)
 	for _, field := range graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Query"}) {
-		switch field.Name {
-		case "feed", "post", "node", "nodes":
+		if announces(field.Name) {
 			n++
 		}
 	}
 	return n
+}
+
+func announces(rootField string) bool {
+	switch rootField {
+	case "feed", "post", "node", "nodes":
+		return true
+	}
+	return false
 }
 
 // wantsOverlay says whether an operation names a field that the overlay gives.

@@ -25,7 +25,7 @@ const (
 // Feed is a page of public posts.
 func (q *query) Feed(ctx context.Context, first *int32, after *string) (*PostConnection, error) {
 	overlay := overlayFrom(ctx)
-	defer overlay.arrive()
+	defer overlay.arrive(ctx)
 
 	size := anyPage
 	if first != nil {
@@ -53,7 +53,7 @@ func (q *query) Feed(ctx context.Context, first *int32, after *string) (*PostCon
 
 // Post is one post, nil where the viewer must not know of it.
 func (q *query) Post(ctx context.Context, id string) (*Post, error) {
-	defer overlayFrom(ctx).arrive()
+	defer overlayFrom(ctx).arrive(ctx)
 	own, ok := parsePostID(id)
 	if !ok {
 		return nil, badInput("id", notAPost)
@@ -74,7 +74,7 @@ func (q *query) post(ctx context.Context, id string) (*Post, error) {
 
 // Node is a post or a user.
 func (q *query) Node(ctx context.Context, id string) (Node, error) {
-	defer overlayFrom(ctx).arrive()
+	defer overlayFrom(ctx).arrive(ctx)
 	if own, ok := parsePostID(id); ok {
 		post, err := q.post(ctx, own)
 		if post == nil || err != nil {
@@ -95,7 +95,7 @@ func (q *query) Node(ctx context.Context, id string) (Node, error) {
 // Nodes finds all posts at once, and all users.
 func (q *query) Nodes(ctx context.Context, ids []string) ([]Node, error) {
 	overlay := overlayFrom(ctx)
-	defer overlay.arrive()
+	defer overlay.arrive(ctx)
 	if len(ids) > maxNodes {
 		return nil, badInput("ids", "must be at most 100")
 	}
