@@ -131,8 +131,8 @@ func announce(out io.Writer, config serveCommand, parts *parts, address string) 
 	return err
 }
 
-// workers are the roles that run beside the requests. Publishing stops before
-// folding only in that it is told so first: each finishes what it has taken.
+// workers are the roles that run beside the requests. They are told to stop
+// together, and each finishes what it has taken.
 type workers struct {
 	group *errgroup.Group
 	end   context.CancelFunc

@@ -43,9 +43,10 @@ type Aggregator struct {
 	config AggregatorConfig
 	log    *slog.Logger
 
-	changed  batch   // since the last flush
-	settling []batch // folded, offsets not committed yet
-	bad      atomic.Int64
+	changed     batch     // since the last flush
+	settling    []batch   // folded, offsets not committed yet
+	settleAfter time.Time // a commit has failed: not before then
+	bad         atomic.Int64
 }
 
 // batch is what was gathered: for each subject the highest version, and for
@@ -207,23 +208,36 @@ func (a *Aggregator) take(ctx context.Context, m kafka.Message) {
 	a.changed.subjects[subject] = max(a.changed.subjects[subject], version)
 }
 
-// step flushes the window and settles what is old enough, and does not give up
-// before ctx ends.
+// step flushes the window, and does not give up before ctx ends: what can't be
+// folded is held, and nothing more is read. Then it settles what is old enough;
+// if that fails, a later step tries again, since a commit that a dead reader
+// can't make must not keep the group from being joined again.
 func (a *Aggregator) step(ctx context.Context) {
 	pause := a.config.Window
 	for {
 		err := a.Flush(ctx)
 		if err == nil {
-			err = a.settle(ctx, time.Now().Add(-a.config.Settle))
+			break
 		}
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return
 		}
 		a.log.WarnContext(ctx, "not folded, trying again", "subjects", len(a.changed.subjects), "in", pause, "err", err)
 		wait(ctx, pause)
 		pause = min(2*pause, 2*time.Second)
 	}
+	now := time.Now()
+	if now.Before(a.settleAfter) {
+		return
+	}
+	if err := a.settle(ctx, now.Add(-a.config.Settle)); err != nil && ctx.Err() == nil {
+		a.settleAfter = time.Now().Add(settlePause)
+		a.log.WarnContext(ctx, "not committed, trying again", "in", settlePause, "err", err)
+	}
 }
+
+// settlePause keeps a commit that fails from being tried at every tick.
+const settlePause = time.Second
 
 // drain folds and commits what was taken. It does so on a context of its own,
 // since the one of Run has ended.

@@ -2,6 +2,7 @@ package counter
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -348,4 +349,40 @@ func TestAggregatorRestart(t *testing.T) {
 	s.del(t, keysOf(p).snapshot())
 	startAggregator(t, s.redis, config, group)
 	s.snapshotIs(t, 30*time.Second, p, 15, 0) // from the records that nobody committed
+}
+
+// A commit that fails, as one through a dead reader always does, must not keep
+// the aggregator from folding on, or from joining its group again; the offsets
+// are kept for another try.
+func TestFailingCommitHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, FactsConfig{})
+	p := post(t, "1")
+	var changes []Change
+	s.facts.config.OnChange = func(c Change) { changes = append(changes, c) }
+	s.set(t, 1, p, Like, true)
+	event, _, err := changes[0].entry.event()
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := json.Marshal(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := NewAggregator(s.redis, topic(t, enginetest.Kafka(t)), quiet, AggregatorConfig{Group: enginetest.Topic(t, "group"), Settle: -1})
+	if err := a.Close(); err != nil { // from now on every commit fails
+		t.Fatal(err)
+	}
+	a.take(t.Context(), kafka.Message{Topic: a.kafka.Topic, Value: value})
+	done := make(chan struct{})
+	go func() { defer close(done); a.step(t.Context()) }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the step tries to commit for ever")
+	}
+	s.snapshotIs(t, time.Second, p, 1, 0)
+	if len(a.settling) != 1 {
+		t.Errorf("%d batches wait for their commit, want 1", len(a.settling))
+	}
 }

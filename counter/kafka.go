@@ -94,26 +94,6 @@ func (c KafkaConfig) leaders(ctx context.Context, client *kafka.Client) error {
 	return nil
 }
 
-// Ping asks whether one of the brokers answers.
-func (c KafkaConfig) Ping(ctx context.Context) error {
-	var last error
-	for _, broker := range c.Brokers {
-		conn, err := c.dialer().DialContext(ctx, "tcp", broker)
-		if err != nil {
-			last = err
-			continue
-		}
-		_ = conn.SetDeadline(time.Now().Add(kafkaTimeout))
-		_, err = conn.Brokers()
-		_ = conn.Close()
-		if err == nil {
-			return nil
-		}
-		last = err
-	}
-	return fmt.Errorf("kafka: %w", last)
-}
-
 // writer sends events. Murmur2 puts a subject on the same partition as Java's
 // client does, so other producers keep the order too.
 func (c KafkaConfig) writer() *kafka.Writer {
