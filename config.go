@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tallyfeed/tallyfeed/auth"
+	"github.com/tallyfeed/tallyfeed/graph"
 )
 
 type logger = *slog.Logger
@@ -84,6 +85,14 @@ type serveCommand struct {
 	JWTPublicKey  string   `name:"jwt-public-key" help:"PEM file with the public key that checks RS256, ES256 or EdDSA tokens." placeholder:"FILE"`
 	JWKS          string   `name:"jwks" help:"Where an issuer publishes its keys." placeholder:"URL"`
 	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema: ${enum}. auto: only where all parts are embedded."`
+
+	CORSOrigins      []string `name:"cors-origins" help:"Origins whose pages may use the API, e.g. https://app.example, separated by commas; * is all. Default: none but its own." placeholder:"ORIGIN"`
+	TrustedDocuments string   `help:"Manifest of trusted documents, as Apollo's tools write it." placeholder:"FILE"`
+	TrustedOnly      bool     `help:"Run no document that is not in --trusted-documents."`
+	RateCost         int      `default:"200000" help:"Cost of queries that a viewer, or an address without a token, may ask for a minute; a page of 20 costs some 300. 0: no limit. Default: ${default}."`
+	RateMutations    int      `default:"600" help:"Changes that a viewer may make a minute. 0: no limit. Default: ${default}."`
+	TrustedProxies   []string `help:"Proxies whose X-Forwarded-For is believed: addresses or ranges, separated by commas." placeholder:"CIDR"`
+
 	OutboxLimit   int      `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
 	AuditRate     int      `default:"100" help:"How many subjects a second the audit looks at."`
 	MemoryLimit   float64  `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
@@ -108,9 +117,9 @@ func (c *serveCommand) logger(w io.Writer) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.LogLevel)) // kong has checked it
 	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(requestLog{slog.NewJSONHandler(w, options)})
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(requestLog{slog.NewTextHandler(w, options)})
 }
 
 // fromFile fills a value from the file named for it.
@@ -157,6 +166,12 @@ func (c *serveCommand) check() error {
 		return errors.New("--memory-limit must be above 0 and at most 1")
 	case c.AuditRate < 1:
 		return errors.New("--audit-rate must be at least 1")
+	case c.RateCost != 0 && c.RateCost < graph.MaxCost:
+		return fmt.Errorf("--rate-cost must be 0 or at least %d, which one query may cost", graph.MaxCost)
+	case c.RateMutations < 0:
+		return errors.New("--rate-mutations must be at least 0")
+	case c.TrustedOnly && c.TrustedDocuments == "":
+		return errors.New("--trusted-only needs --trusted-documents")
 	case c.KafkaPartitions < 1:
 		return errors.New("--kafka-partitions must be at least 1")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
+	"github.com/tallyfeed/tallyfeed/edge"
 	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
 )
@@ -64,11 +66,15 @@ func serve(ctx context.Context, config serveCommand, out, logs io.Writer) (err e
 	}
 	server := &http.Server{
 		Handler:           handler,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of handshakes and connections that break off
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       15 * time.Second,
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
+	}
+	if system.edge != nil {
+		server.RegisterOnShutdown(system.edge.Close)
 	}
 	if err := announce(out, config, parts, listener.Addr().String()); err != nil {
 		return errors.Join(err, listener.Close())
@@ -192,15 +198,62 @@ func (s *system) handler(life context.Context, config serveCommand, log logger) 
 		return nil, err
 	}
 	if !config.has(roleAPI) {
-		return mux, nil
+		return wrapped(mux)
 	}
-	mux.Handle("/graphql", graph.NewHandler(graph.Services{
+	options, err := s.edgeOptions(config, log)
+	if err != nil {
+		return nil, err
+	}
+	s.edge = graph.NewHandler(graph.Services{
 		Posts: s.posts, Facts: s.facts, Counts: s.reader, Verifier: s.verifier, Log: log,
-	}, graph.Options{Introspection: config.introspection()}))
+	}, options)
+	mux.Handle("/graphql", s.edge)
 	mux.Handle("GET /playground/", graph.NewPlayground("/playground/"))
 	mux.Handle("GET /playground", http.RedirectHandler("/playground/", http.StatusMovedPermanently))
 	mux.Handle("GET /{$}", http.RedirectHandler("/playground/", http.StatusTemporaryRedirect))
-	return mux, nil
+	return wrapped(mux)
+}
+
+// edgeOptions is what the flags say of the GraphQL edge.
+func (s *system) edgeOptions(config serveCommand, log logger) (options graph.Options, err error) {
+	shared := edge.NewShared(s.parts.redis.Client(), log)
+	options = graph.Options{
+		Introspection: config.introspection(), Origins: config.CORSOrigins,
+		Documents: edge.NewDocuments(shared), TrustedOnly: config.TrustedOnly,
+	}
+	if config.RateCost > 0 {
+		options.Costs = edge.NewBuckets(shared, "cost", config.RateCost)
+	}
+	if config.RateMutations > 0 {
+		options.Mutations = edge.NewBuckets(shared, "mutations", config.RateMutations)
+	}
+	if config.TrustedDocuments != "" {
+		if options.Trusted, err = trustedDocuments(config.TrustedDocuments); err != nil {
+			return options, fmt.Errorf("--trusted-documents: %w", err)
+		}
+	}
+	options.Address, err = clientAddress(config.TrustedProxies)
+	return options, err
+}
+
+// trustedDocuments reads a manifest, and refuses one whose documents could not
+// be run: better at the start than at somebody's tap.
+func trustedDocuments(name string) (*edge.Manifest, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	manifest, err := edge.ReadManifest(file)
+	if err != nil {
+		return nil, err
+	}
+	return manifest, manifest.Each(func(id, document string) error {
+		if err := graph.CheckDocument(document); err != nil {
+			return fmt.Errorf("document %s: %w", id, err)
+		}
+		return nil
+	})
 }
 
 // subjects lets feed delete what is counted about a post.

@@ -8,6 +8,7 @@ import (
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
+	"github.com/tallyfeed/tallyfeed/graph"
 )
 
 // system is what one process runs, wired from its parts.
@@ -17,6 +18,7 @@ type system struct {
 	facts    *counter.Facts
 	reader   *counter.Reader
 	verifier *auth.Verifier
+	edge     *graph.Handler // nil without the role api
 	workers  []func(context.Context) error
 	draining atomic.Bool
 }

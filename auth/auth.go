@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -31,6 +32,8 @@ const (
 type Viewer struct {
 	Sub  string // 1–128 characters, none of them a control character
 	Name string // at most 200 characters; "" when the token has no name
+
+	Expires time.Time // from when on the token is not taken any more: for connections that outlive a request
 }
 
 type viewerKey struct{}
@@ -58,15 +61,22 @@ func Bearer(r *http.Request) (token string, present bool, err error) {
 	default:
 		return "", true, invalid("more than one Authorization header")
 	}
-	scheme, token, _ := strings.Cut(headers[0], " ")
+	token, err = Token(headers[0])
+	return token, true, err
+}
+
+// Token returns the token that the value of an Authorization header carries.
+// ErrInvalidToken where that is not one bearer token.
+func Token(header string) (string, error) {
+	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", true, invalid("the Authorization header is not of the Bearer scheme")
+		return "", invalid("the Authorization header is not of the Bearer scheme")
 	}
 	token = strings.Trim(token, " ")
 	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == ',' }) {
-		return "", true, invalid("the Authorization header does not hold one token")
+		return "", invalid("the Authorization header does not hold one token")
 	}
-	return token, true, nil
+	return token, nil
 }
 
 // invalidError is a fault of a token. It does not unwrap to what found it, which

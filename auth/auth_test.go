@@ -58,8 +58,12 @@ func TestMint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := v.Verify(t.Context(), token); err != nil || got != (auth.Viewer{Sub: "alice", Name: "Alice"}) {
+	got, err := v.Verify(t.Context(), token)
+	if err != nil || got.Sub != "alice" || got.Name != "Alice" {
 		t.Errorf("its own token: %+v, %v", got, err)
+	}
+	if left := time.Until(got.Expires); left < time.Hour || left > time.Hour+time.Minute {
+		t.Errorf("it is good for %s, want an hour and the leeway", left)
 	}
 
 	for name, mint := range map[string]func() (string, error){

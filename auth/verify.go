@@ -130,7 +130,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Viewer, error) {
 	if fault := checkSub(who.Subject); fault != "" {
 		return Viewer{}, invalid(fault)
 	}
-	return Viewer{Sub: who.Subject, Name: cleanName(who.Name)}, nil
+	return Viewer{Sub: who.Subject, Name: cleanName(who.Name), Expires: who.ExpiresAt.Add(leeway)}, nil
 }
 
 // explain turns a fault that the parser found into one for the client.

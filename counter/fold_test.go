@@ -266,7 +266,7 @@ func TestReadMissingSnapshots(t *testing.T) {
 			t.Errorf("error %v, want that of the tag without an epoch", err)
 		}
 		for i, want := range []Reading{
-			{Counts{Like: 2}, true}, {Counts{Fav: 1}, true}, {Counts{}, true}, {}, {},
+			{Counts: Counts{Like: 2}, Known: true}, {Counts: Counts{Fav: 1}, Known: true}, {Known: true}, {}, {},
 		} {
 			if got[i].Known != want.Known || got[i].Counts.Like != want.Counts.Like || got[i].Counts.Fav != want.Counts.Fav {
 				t.Errorf("%d: got %+v, want %+v", i, got[i], want)

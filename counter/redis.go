@@ -129,6 +129,7 @@ func openSingle(address string) (*Redis, error) {
 	options.ReadTimeout = orDefault(options.ReadTimeout, replyTimeout)
 	options.WriteTimeout = orDefault(options.WriteTimeout, replyTimeout)
 	options.OnConnect = r.onConnect
+	options.Dialer = dialer(options)
 	options.MaxRetries = 2
 	r.reads = redis.NewClient(options)
 	once := *options
@@ -155,6 +156,7 @@ func openCluster(address string) (*Redis, error) {
 	options.ReadTimeout = orDefault(options.ReadTimeout, replyTimeout)
 	options.WriteTimeout = orDefault(options.WriteTimeout, replyTimeout)
 	options.OnConnect = r.onConnect
+	options.Dialer = dialer(&redis.Options{DialTimeout: options.DialTimeout, TLSConfig: options.TLSConfig})
 	r.reads = redis.NewClusterClient(options)
 	once := *options
 	once.MaxRetries = -1 // for redirects the client still asks again; onceCmd stops the rest
@@ -211,6 +213,10 @@ func (r *Redis) AddHook(hook redis.Hook) {
 	r.reads.AddHook(hook)
 	r.writes.AddHook(hook)
 }
+
+// Client is for what is kept in the same Redis and is no counting: none of its
+// keys may begin as those of this package do.
+func (r *Redis) Client() redis.UniversalClient { return r.writes }
 
 // Close closes all connections.
 func (r *Redis) Close() error {

@@ -24,6 +24,12 @@ func (v ViewerState) Over(counts Counts) Counts {
 	if v.own.Version > counts.Version {
 		counts = v.own
 	}
+	return v.AtLeast(counts)
+}
+
+// AtLeast makes counts hold what the viewer's flags say, for counts that were
+// read a moment before the flags.
+func (v ViewerState) AtLeast(counts Counts) Counts {
 	if v.Known && v.Liked {
 		counts.Like = max(counts.Like, 1)
 	}

@@ -24,7 +24,11 @@ const (
 	codeOverloaded      = "OVERLOADED"
 	codeUnavailable     = "UNAVAILABLE"
 	codeQueryTooLarge   = "QUERY_TOO_LARGE"
+	codeRateLimited     = "RATE_LIMITED"
 	codeInternal        = "INTERNAL_SERVER_ERROR"
+
+	codePersistedQueryNotFound  = "PERSISTED_QUERY_NOT_FOUND"
+	codePersistedQueryNotInList = "PERSISTED_QUERY_NOT_IN_LIST"
 )
 
 // clientError is an error whose message is fit for a client. The cause is for

@@ -63,6 +63,8 @@ type ComplexityRoot struct {
 		Author         func(childComplexity int) int
 		Body           func(childComplexity int) int
 		CountsAsOf     func(childComplexity int) int
+		ExactFavCount  func(childComplexity int) int
+		ExactLikeCount func(childComplexity int) int
 		FavCount       func(childComplexity int) int
 		ID             func(childComplexity int) int
 		LikeCount      func(childComplexity int) int
@@ -287,6 +289,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Post.CountsAsOf(childComplexity), true
+	case "Post.exactFavCount":
+		if e.ComplexityRoot.Post.ExactFavCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.ExactFavCount(childComplexity), true
+	case "Post.exactLikeCount":
+		if e.ComplexityRoot.Post.ExactLikeCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Post.ExactLikeCount(childComplexity), true
 	case "Post.favCount":
 		if e.ComplexityRoot.Post.FavCount == nil {
 			break
@@ -607,6 +621,18 @@ interface Reactable {
   """
   favCount: Int
   """
+  How many like it at this moment, counted from the likes themselves and not
+  from the copy that ` + "`" + `likeCount` + "`" + ` shows. No further round trip, but four more Redis
+  commands for each subject of the request: for where a number must be right to
+  the last one, not for every page. Null: not known now.
+  """
+  exactLikeCount: Int
+  """
+  How many have it among their favs at this moment. Costs what ` + "`" + `exactLikeCount` + "`" + `
+  costs; asking for both costs no more.
+  """
+  exactFavCount: Int
+  """
   The newest change that the counts contain, or when they were counted anew.
   Null: not known now.
   """
@@ -687,6 +713,14 @@ type Post implements Node & Reactable {
   How many have it among their favs; see ` + "`" + `Reactable.favCount` + "`" + `.
   """
   favCount: Int
+  """
+  How many like it at this moment; see ` + "`" + `Reactable.exactLikeCount` + "`" + `.
+  """
+  exactLikeCount: Int
+  """
+  How many have it among their favs at this moment; see ` + "`" + `Reactable.exactFavCount` + "`" + `.
+  """
+  exactFavCount: Int
   """
   How fresh the counts are; see ` + "`" + `Reactable.countsAsOf` + "`" + `.
   """
@@ -1010,6 +1044,10 @@ func (ec *executionContext) childFields_Post(ctx context.Context, field graphql.
 		return ec.fieldContext_Post_likeCount(ctx, field)
 	case "favCount":
 		return ec.fieldContext_Post_favCount(ctx, field)
+	case "exactLikeCount":
+		return ec.fieldContext_Post_exactLikeCount(ctx, field)
+	case "exactFavCount":
+		return ec.fieldContext_Post_exactFavCount(ctx, field)
 	case "countsAsOf":
 		return ec.fieldContext_Post_countsAsOf(ctx, field)
 	case "viewerHasLiked":
@@ -2086,6 +2124,52 @@ func (ec *executionContext) _Post_favCount(ctx context.Context, field graphql.Co
 	)
 }
 func (ec *executionContext) fieldContext_Post_favCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, false, "Int")
+}
+
+func (ec *executionContext) _Post_exactLikeCount(ctx context.Context, field graphql.CollectedField, obj *Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_exactLikeCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExactLikeCount(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int32) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint32(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_exactLikeCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Post", field, true, false, "Int")
+}
+
+func (ec *executionContext) _Post_exactFavCount(ctx context.Context, field graphql.CollectedField, obj *Post) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Post_exactFavCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ExactFavCount(), nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *int32) graphql.Marshaler {
+			return ec.marshalOInt2ᚖint32(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Post_exactFavCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Post", field, true, false, "Int")
 }
 
@@ -4403,6 +4487,16 @@ func (ec *executionContext) _Post(ctx context.Context, sel ast.SelectionSet, obj
 			}
 		case "favCount":
 			out.Values[i] = ec._Post_favCount(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "exactLikeCount":
+			out.Values[i] = ec._Post_exactLikeCount(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "exactFavCount":
+			out.Values[i] = ec._Post_exactFavCount(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}

@@ -1,11 +1,12 @@
 // Package graph is the GraphQL edge: it asks who is there, calls feed and
 // counter, and lays what a viewer did over what everybody sees.
 //
-//	resolver.go    what the resolvers are made of
 //	query.go, mutation.go, post.go, user.go, connection.go   a file per type
 //	overlay.go     counts and the viewer's flags: one round trip a request
 //	errors.go      what a client learns of an error
-//	handler.go, transport.go, authenticate.go, playground.go   HTTP
+//	guard.go, cost.go, limits.go, nulls.go   what is not run
+//	persisted.go   documents that are known by name
+//	handler.go, transport.go, websocket.go, authenticate.go, origin.go, playground.go   HTTP
 package graph
 
 import (
@@ -39,6 +40,7 @@ type Facts interface {
 // Counts is what is asked of counter for a page.
 type Counts interface {
 	Counts(ctx context.Context, subjects []counter.Subject) ([]counter.Reading, error)
+	ExactCounts(ctx context.Context, subjects []counter.Subject) ([]counter.Reading, error)
 	Viewer(ctx context.Context, viewer counter.Viewer, subjects []counter.Subject) ([]counter.ViewerState, error)
 }
 

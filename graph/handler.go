@@ -2,44 +2,65 @@ package graph
 
 import (
 	"context"
-	"fmt"
+	"crypto/rand"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/99designs/gqlgen/graphql/handler"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
 	"github.com/99designs/gqlgen/graphql/handler/lru"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
 )
 
-// Limits of a request. Cost grows faster than the document does: validation is
-// quadratic in the fields of one selection set, and every root field may ask
-// for a page.
-const (
-	maxBody     = 256 << 10
-	maxDocument = 16 << 10
-	maxTokens   = 2000
-	maxRoots    = 10
-	documents   = 1000 // parsed documents kept, of at most maxDocument each
-)
-
-// Options are choices of the operator's.
+// Options are choices of the operator's. The zero value lets nobody read the
+// schema, and limits nothing but the size of a request.
 type Options struct {
 	// Introspection lets clients read the schema. Without it, errors suggest no
 	// names either.
 	Introspection bool
+	// Origins are those of pages that may call this API from elsewhere, e.g.
+	// https://app.example; "*" is all.
+	Origins []string
+	// Documents keeps automatic persisted queries; nil: there are none.
+	Documents Documents
+	// Trusted is the list of trusted documents, nil for none. With TrustedOnly no
+	// other is run.
+	Trusted     Trusted
+	TrustedOnly bool
+	// Costs and Mutations limit what a viewer, or else an address, may ask for;
+	// nil: nothing is limited.
+	Costs, Mutations Buckets
+	// Address says where a request comes from; nil: its connection does.
+	Address func(*http.Request) string
 }
+
+// Handler serves /graphql.
+type Handler struct {
+	http.Handler
+	sockets *sockets
+}
+
+// Close ends all WebSockets and takes no more: a server that is shut down waits
+// for requests only.
+func (h *Handler) Close() { h.sockets.close() }
 
 // NewHandler serves /graphql. It authenticates, and passes nothing on that has a
 // bad token.
-func NewHandler(services Services, options Options) http.Handler {
+func NewHandler(services Services, options Options) *Handler {
 	r := &resolver{services}
+	if options.Address == nil {
+		options.Address = func(request *http.Request) string {
+			host, _, _ := net.SplitHostPort(request.RemoteAddr)
+			return host
+		}
+	}
+	parsed := lru.New[*ast.QueryDocument](keptDocuments)
 	server := handler.New(NewExecutableSchema(Config{Resolvers: r}))
-	server.AddTransport(transport{})
-	server.SetQueryCache(lru.New[*ast.QueryDocument](documents))
+	server.AddTransport(r.socketTransport())
+	server.AddTransport(requests{})
+	server.SetQueryCache(parsed)
 	server.SetParserTokenLimit(maxTokens)
 	server.SetErrorPresenter(present(r.Log))
 	server.SetRecoverFunc(recovered)
@@ -47,13 +68,50 @@ func NewHandler(services Services, options Options) http.Handler {
 	if options.Introspection {
 		server.Use(extension.Introspection{})
 	}
-	server.Use(limits{introspection: options.Introspection})
+	// In this order: the document must be there to be measured, and good and paid
+	// for to be kept.
+	server.Use(persisted{documents: options.Documents, trusted: options.Trusted, only: options.TrustedOnly})
+	server.Use(guard{passed: parsed})
+	server.Use(limits{introspection: options.Introspection, costs: options.Costs, mutations: options.Mutations})
+	if options.Documents != nil && !options.TrustedOnly {
+		server.Use(keeping{options.Documents})
+	}
+	server.AroundOperations(bounded)
 	server.AroundOperations(func(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 		return next(r.withOverlay(ctx))
 	})
 	server.AroundRootFields(arriveAlways)
-	return within(maxRequest, r.authenticate(server))
+
+	h := &Handler{sockets: &sockets{}}
+	authenticated := r.authenticate(options.Address, server)
+	upgraded, answered := h.sockets.accept(options.Origins, authenticated), within(maxRequest, authenticated)
+	h.Handler = crossOrigin(options.Origins, r.answering(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if isUpgrade(request) {
+			upgraded.ServeHTTP(w, request)
+			return
+		}
+		answered.ServeHTTP(w, request)
+	})))
+	return h
 }
+
+// answering turns a panic outside of any resolver into an answer.
+func (r *resolver) answering(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		defer func() {
+			if value := recover(); value != nil {
+				id := rand.Text()
+				r.Log.ErrorContext(request.Context(), "internal error", "id", id, "err", recovered(request.Context(), value))
+				refuse(w, request, http.StatusInternalServerError, codeInternal, "internal error "+id)
+			}
+		}()
+		next.ServeHTTP(w, request)
+	})
+}
+
+// keptDocuments is how many parsed documents are kept, of at most maxDocument
+// each.
+const keptDocuments = 1000
 
 // maxRequest is how long a request may take: what takes longer has been given up
 // by its client.
@@ -65,59 +123,4 @@ func within(limit time.Duration, next http.Handler) http.Handler {
 		defer cancel()
 		next.ServeHTTP(w, request.WithContext(ctx))
 	})
-}
-
-// limits refuses what is too large before it is parsed, and what asks for too
-// much before it is run.
-type limits struct{ introspection bool }
-
-var _ interface {
-	graphql.HandlerExtension
-	graphql.OperationParameterMutator
-	graphql.OperationContextMutator
-} = limits{}
-
-// ExtensionName is part of graphql.HandlerExtension.
-func (limits) ExtensionName() string { return "Limits" }
-
-// Validate is part of graphql.HandlerExtension.
-func (limits) Validate(graphql.ExecutableSchema) error { return nil }
-
-// MutateOperationParameters runs before the document is parsed.
-func (limits) MutateOperationParameters(_ context.Context, request *graphql.RawParams) *gqlerror.Error {
-	if n := len(request.Query); n > maxDocument {
-		return tooLarge("the document has %d bytes, at most %d are taken", n, maxDocument)
-	}
-	return nil
-}
-
-// MutateOperationContext runs before the operation does.
-func (l limits) MutateOperationContext(_ context.Context, operation *graphql.OperationContext) *gqlerror.Error {
-	// First of all: to collect fields panics where @skip or @include has no boolean.
-	if err := noNulls(operation, operation.Operation.SelectionSet, map[string]bool{}); err != nil {
-		return err
-	}
-	kind := "Query"
-	if operation.Operation.Operation == ast.Mutation {
-		kind = "Mutation"
-	}
-	roots := graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{kind})
-	if n := len(roots); n > maxRoots {
-		return tooLarge("the operation has %d root fields, at most %d are taken", n, maxRoots)
-	}
-	for _, root := range roots {
-		if !l.introspection && (root.Name == "__schema" || root.Name == "__type") {
-			return coded(nil, errcode.ValidationFailed, "the schema may not be read here: introspection is off")
-		}
-	}
-	return nil
-}
-
-func tooLarge(format string, args ...any) *gqlerror.Error {
-	return coded(nil, codeQueryTooLarge, fmt.Sprintf(format, args...))
-}
-
-func init() {
-	// A refused document is a request error: it never ran.
-	errcode.RegisterErrorType(codeQueryTooLarge, errcode.KindProtocol)
 }

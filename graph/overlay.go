@@ -24,7 +24,7 @@ import (
 type overlay struct {
 	counts *dataloader.Loader[counter.Subject, counter.Reading]
 	states *dataloader.Loader[counter.Subject, counter.ViewerState] // nil: nobody is signed in
-	wanted bool                                                     // whether the operation asks for any of it
+	wanted wanted                                                   // what of it the operation asks for
 
 	// arriving is how many root fields have not announced their posts yet.
 	arriving atomic.Int32
@@ -44,13 +44,17 @@ const safetyNet = 100 * time.Millisecond
 // withOverlay begins a request's overlay; it runs once for each operation.
 func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	operation := graphql.GetOperationContext(ctx)
-	o := &overlay{wanted: wantsOverlay(operation)}
+	o := &overlay{wanted: wantedBy(operation)}
+	read := r.Counts.Counts
+	if o.wanted == exactOverlay {
+		read = r.Counts.ExactCounts
+	}
 	if operation.Operation.Operation == ast.Query {
 		o.arriving.Store(announcing(operation))
 	}
 	o.counts = dataloader.NewBatchedLoader(
 		func(ctx context.Context, subjects []counter.Subject) []*dataloader.Result[counter.Reading] {
-			return batch(ctx, o, len(subjects), func() ([]counter.Reading, error) { return r.Counts.Counts(ctx, subjects) })
+			return batch(ctx, o, len(subjects), func() ([]counter.Reading, error) { return read(ctx, subjects) })
 		},
 		dataloader.WithWait[counter.Subject, counter.Reading](safetyNet),
 		dataloader.WithInputCapacity[counter.Subject, counter.Reading](loaderInput),
@@ -128,7 +132,7 @@ func (o *overlay) over(ctx context.Context, posts ...*feed.Post) []*Post {
 		all[i] = Post{post: post, reactions: &loads[i]}
 		views[i] = &all[i]
 		subject, err := counter.NewSubject(counter.TypePost, post.ID)
-		if err != nil || !o.wanted {
+		if err != nil || o.wanted == noOverlay {
 			continue
 		}
 		loads[i].reading = o.counts.Load(loading, subject)
@@ -204,6 +208,21 @@ func (l *loaded) counts() (counter.Counts, bool) {
 	return state.Over(reading.Counts), true
 }
 
+func (l *loaded) exact() (counter.Counts, bool) {
+	if l.reading == nil {
+		return counter.Counts{}, false
+	}
+	reading, err := l.reading()
+	if err != nil || !reading.ExactKnown {
+		return counter.Counts{}, false
+	}
+	if l.state == nil {
+		return reading.Exact, true
+	}
+	state, _ := l.state()
+	return state.AtLeast(reading.Exact), true
+}
+
 func (l *loaded) viewer() (counter.ViewerState, bool) {
 	if l.state == nil {
 		return counter.ViewerState{}, false
@@ -216,6 +235,8 @@ func (l *loaded) viewer() (counter.ViewerState, bool) {
 type settled struct{ outcome counter.Outcome }
 
 func (s *settled) counts() (counter.Counts, bool) { return s.outcome.Counts, true }
+
+func (s *settled) exact() (counter.Counts, bool) { return s.outcome.Counts, true }
 
 func (s *settled) viewer() (counter.ViewerState, bool) {
 	return counter.ViewerState{Liked: s.outcome.Liked, Faved: s.outcome.Faved, Known: true}, true
@@ -240,36 +261,40 @@ func announces(rootField string) bool {
 	return false
 }
 
-// wantsOverlay says whether an operation names a field that the overlay gives.
-// It looks at each fragment once, so it costs as much as the document is long.
-func wantsOverlay(operation *graphql.OperationContext) bool {
-	if selects(operation.Operation.SelectionSet) {
-		return true
-	}
+// wanted is what an operation asks of the overlay.
+type wanted int
+
+const (
+	noOverlay wanted = iota
+	plainOverlay
+	exactOverlay
+)
+
+// wantedBy looks at each fragment once, so it costs as much as the document is
+// long.
+func wantedBy(operation *graphql.OperationContext) wanted {
+	most := wantedIn(operation.Operation.SelectionSet)
 	for _, fragment := range operation.Doc.Fragments {
-		if selects(fragment.SelectionSet) {
-			return true
-		}
+		most = max(most, wantedIn(fragment.SelectionSet))
 	}
-	return false
+	return most
 }
 
-func selects(set ast.SelectionSet) bool {
+func wantedIn(set ast.SelectionSet) (most wanted) {
 	for _, selection := range set {
 		switch s := selection.(type) {
 		case *ast.Field:
 			switch s.Name {
+			case "exactLikeCount", "exactFavCount":
+				return exactOverlay
 			case "likeCount", "favCount", "countsAsOf", "viewerHasLiked", "viewerHasFaved":
-				return true
-			}
-			if selects(s.SelectionSet) {
-				return true
+				most = max(most, plainOverlay)
+			default:
+				most = max(most, wantedIn(s.SelectionSet))
 			}
 		case *ast.InlineFragment:
-			if selects(s.SelectionSet) {
-				return true
-			}
+			most = max(most, wantedIn(s.SelectionSet))
 		}
 	}
-	return false
+	return most
 }

@@ -31,6 +31,7 @@ type Post struct {
 // reported once for the whole request.
 type reactions interface {
 	counts() (counter.Counts, bool)
+	exact() (counter.Counts, bool)
 	viewer() (counter.ViewerState, bool)
 }
 
@@ -67,6 +68,18 @@ func (p *Post) LikeCount() *int32 {
 // FavCount is nil when not known.
 func (p *Post) FavCount() *int32 {
 	counts, known := p.reactions.counts()
+	return gqlCount(counts.Fav, known)
+}
+
+// ExactLikeCount is nil when not known.
+func (p *Post) ExactLikeCount() *int32 {
+	counts, known := p.reactions.exact()
+	return gqlCount(counts.Like, known)
+}
+
+// ExactFavCount is nil when not known.
+func (p *Post) ExactFavCount() *int32 {
+	counts, known := p.reactions.exact()
 	return gqlCount(counts.Fav, known)
 }
 

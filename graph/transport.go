@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/tallyfeed/tallyfeed/auth"
 )
 
 // The media types of answers. Clients that know only the second take any status
@@ -22,23 +25,29 @@ const (
 	mediaJSON    = "application/json"
 )
 
-// transport speaks GraphQL over HTTP: POST with a JSON body, and GET for
-// queries. gqlgen's own one echoes bad bodies, reads them without bound and
+// maxBody bounds a request.
+const maxBody = 256 << 10
+
+// requests is the transport of GraphQL over HTTP: POST with a JSON body, and GET
+// for queries. gqlgen's own one echoes bad bodies, reads them without bound and
 // takes what stands behind them.
-type transport struct{}
+type requests struct{}
 
 // Supports is part of graphql.Transport. Everything is answered here, so that a
 // method or a content type that is not taken gets its status.
-func (transport) Supports(*http.Request) bool { return true }
+func (requests) Supports(*http.Request) bool { return true }
 
 // Do is part of graphql.Transport.
-func (transport) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+func (requests) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
 	media, ok := accepted(r.Header.Values("Accept"))
 	if !ok {
 		refuse(w, r, http.StatusNotAcceptable, codeBadUserInput, "this endpoint answers "+mediaGraphQL+" and "+mediaJSON)
 		return
 	}
 	params, problem := read(w, r)
+	if problem == nil && !preflighted(r) {
+		problem = bad("this request could have been sent by any page without asking: add the header Apollo-Require-Preflight: true")
+	}
 	if problem != nil {
 		refuse(w, r, problem.status, problem.code, problem.message)
 		return
@@ -51,7 +60,7 @@ func (transport) Do(w http.ResponseWriter, r *http.Request, executor graphql.Gra
 	operation, errs := executor.CreateOperationContext(ctx, params)
 	if errs != nil {
 		response := executor.DispatchError(graphql.WithOperationContext(ctx, operation), errs)
-		write(w, media, requestErrorStatus(media), response)
+		write(w, media, requestErrorStatus(w.Header(), media, response.Errors), response)
 		return
 	}
 	if r.Method == http.MethodGet && operation.Operation.Operation != ast.Query {
@@ -60,13 +69,33 @@ func (transport) Do(w http.ResponseWriter, r *http.Request, executor graphql.Gra
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
-	if response := responses(ctx); response != nil { // nil: the client has gone away
-		write(w, media, http.StatusOK, response)
+	response := responses(ctx)
+	if response == nil { // the client has gone away
+		return
 	}
+	if _, signedIn := auth.ViewerFrom(ctx); !signedIn && len(response.Errors) == 0 && namesDocument(r, params) {
+		w.Header().Set("Cache-Control", sharedFor)
+	}
+	write(w, media, http.StatusOK, response)
 }
 
-// requestErrorStatus is the status of a document that could not be run.
-func requestErrorStatus(media string) int {
+// sharedFor lets caches keep the answer to a persisted query of nobody's: as
+// long as a post takes to be seen by another server, at most.
+const sharedFor = "public, max-age=1"
+
+// requestErrorStatus is the status of a document that could not be run. Clients
+// of application/json want 200 whenever there is a GraphQL error to read; a
+// document that is not known yet is no failure to any.
+func requestErrorStatus(header http.Header, media string, errs gqlerror.List) int {
+	for _, err := range errs {
+		switch err.Extensions["code"] {
+		case codeRateLimited:
+			header.Set("Retry-After", fmt.Sprint(err.Extensions[retryAfterKey]))
+			return http.StatusTooManyRequests
+		case codePersistedQueryNotFound:
+			return http.StatusOK
+		}
+	}
 	if media == mediaJSON {
 		return http.StatusOK
 	}
@@ -107,10 +136,29 @@ func readQuery(r *http.Request) (*graphql.RawParams, *problem) {
 			return nil, bad(name + " is not a JSON object")
 		}
 	}
-	if params.Query == "" {
+	params.Extensions = withDocumentID(params.Extensions, values.Get(documentIDKey))
+	if params.Query == "" && !namesSome(params.Extensions) {
 		return nil, bad("query is missing")
 	}
 	return params, nil
+}
+
+// withDocumentID puts the id where every transport has it.
+func withDocumentID(extensions map[string]any, id string) map[string]any {
+	if id == "" {
+		return extensions
+	}
+	if extensions == nil {
+		extensions = map[string]any{}
+	}
+	extensions[documentIDKey] = id
+	return extensions
+}
+
+// namesSome says whether there is the name of a document, good or bad.
+func namesSome(extensions map[string]any) bool {
+	_, named, err := documentName(extensions)
+	return named || err != nil
 }
 
 func readBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *problem) {
@@ -135,14 +183,18 @@ func readBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *prob
 		OperationName *string        `json:"operationName"`
 		Variables     map[string]any `json:"variables"`
 		Extensions    map[string]any `json:"extensions"`
+		DocumentID    string         `json:"documentId"`
 	}
 	if decode(body, &fields) != nil {
 		return nil, bad("the body is not one JSON object with query, variables, operationName and extensions of the right types")
 	}
-	if fields.Query == nil || *fields.Query == "" {
+	params := &graphql.RawParams{Variables: fields.Variables, Extensions: withDocumentID(fields.Extensions, fields.DocumentID)}
+	if fields.Query != nil {
+		params.Query = *fields.Query
+	}
+	if params.Query == "" && !namesSome(params.Extensions) {
 		return nil, bad("query is missing")
 	}
-	params := &graphql.RawParams{Query: *fields.Query, Variables: fields.Variables, Extensions: fields.Extensions}
 	if fields.OperationName != nil {
 		params.OperationName = *fields.OperationName
 	}
@@ -228,8 +280,10 @@ func (p *preference) take(how int, q float64) {
 func write(w http.ResponseWriter, media string, status int, response *graphql.Response) {
 	header := w.Header()
 	header.Set("Content-Type", media+"; charset=utf-8")
-	header.Set("Cache-Control", "private, no-store") // it may hold a viewer's state
-	header.Set("Vary", "Accept, Authorization")
+	if header.Get("Cache-Control") == "" {
+		header.Set("Cache-Control", "private, no-store") // it may hold a viewer's state
+	}
+	header.Add("Vary", "Accept, Authorization")
 	header.Set("X-Content-Type-Options", "nosniff")
 
 	body := make([]byte, 0, len(response.Data)+512)

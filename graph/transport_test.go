@@ -64,6 +64,10 @@ func (noCounts) Counts(_ context.Context, subjects []counter.Subject) ([]counter
 	return make([]counter.Reading, len(subjects)), nil
 }
 
+func (noCounts) ExactCounts(_ context.Context, subjects []counter.Subject) ([]counter.Reading, error) {
+	return make([]counter.Reading, len(subjects)), nil
+}
+
 func (noCounts) Viewer(_ context.Context, _ counter.Viewer, subjects []counter.Subject) ([]counter.ViewerState, error) {
 	return make([]counter.ViewerState, len(subjects)), nil
 }
