@@ -2,6 +2,7 @@ package counter
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"time"
 
@@ -18,7 +19,9 @@ func dialer(options *redis.Options) func(ctx context.Context, network, addr stri
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
-			return brokenConn{err: err}, nil
+			// Wrapped once, since go-redis takes one layer off what fails while it
+			// greets a new connection (redis.go, _getConn).
+			return brokenConn{err: fmt.Errorf("%w", err)}, nil
 		}
 		return conn, nil
 	}
