@@ -18,6 +18,7 @@ import (
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/database"
+	"github.com/tallyfeed/tallyfeed/edge"
 	"github.com/tallyfeed/tallyfeed/enginetest"
 	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
@@ -90,13 +91,19 @@ func BenchmarkPage(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	// Limits that nobody reaches, but that are asked.
+	shared := edge.NewShared(r.Client(), log)
+	limited := graph.Options{
+		Documents: edge.NewDocuments(shared),
+		Costs:     edge.NewBuckets(shared, "cost", 1_000_000_000), Mutations: edge.NewBuckets(shared, "mutations", 1_000_000),
+	}
 	handlers := []struct {
 		name    string
 		handler http.Handler
 	}{
 		{"tallyfeed", graph.NewHandler(graph.Services{
 			Posts: posts, Facts: facts, Counts: counter.NewReader(r, ordinals, counter.ReaderConfig{}), Verifier: verifier, Log: log,
-		}, graph.Options{})},
+		}, limited)},
 		{"hand-written", hand.page(7)},
 	}
 	for _, h := range handlers {

@@ -56,12 +56,12 @@ func newServed(ctx context.Context, c *likesCommand) (*served, error) {
 	if err := runOnce(ctx, program, "import", "--database", database, posts); err != nil {
 		return nil, err
 	}
-	server, err := start(ctx, program, "serve", "--listen", "127.0.0.1:0", "--data", dir, "--redis", c.Redis,
+	server, err := start(ctx, program, "serve", "--rate-cost", "1000000000", "--rate-mutations", "1000000000", "--listen", "127.0.0.1:0", "--data", dir, "--redis", c.Redis,
 		"--kafka", c.Kafka, "--kafka-topic", c.Topic, "--database", database, "--jwt-secret", secret, "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
-	s := &served{process: server, dir: dir, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: c.Clients + 32}}}
+	s := &served{process: server, dir: dir, http: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: c.Clients + 32}}}
 	for i := range c.Viewers {
 		token, err := auth.Mint([]byte(secret), fmt.Sprintf("viewer%d", i), "", "", "", time.Hour)
 		if err != nil {

@@ -3,6 +3,7 @@ package counter
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"hash/crc32"
 	"strconv"
 )
@@ -14,18 +15,39 @@ type Tag uint8
 
 const tags = 256
 
-const hexDigits = "0123456789abcdef"
+func (t Tag) String() string { return t.braced()[1:3] }
 
-func (t Tag) String() string { return string([]byte{hexDigits[t>>4], hexDigits[t&15]}) }
+// tag is CRC-32 of type:id, step by step: crc32.ChecksumIEEE would want a copy
+// of it on the heap, many times a page.
+func (s Subject) tag() Tag {
+	crc := checksum(^uint32(0), s.kind)
+	crc = checksum(crc, ":")
+	return Tag(^checksum(crc, s.id))
+}
 
-func (s Subject) tag() Tag { return Tag(crc32.ChecksumIEEE([]byte(s.kind + ":" + s.id))) }
+func checksum(crc uint32, text string) uint32 {
+	for i := range len(text) {
+		crc = crc32.IEEETable[byte(crc)^text[i]] ^ crc>>8
+	}
+	return crc
+}
+
+// tagged holds what begins with name for each tag.
+func tagged(name string) (all [tags]string) {
+	for t := range all {
+		all[t] = fmt.Sprintf("%s{%02x}", name, t)
+	}
+	return all
+}
+
+var braces, outboxes, epochs, sweeps = tagged(""), tagged("out"), tagged("epoch"), tagged("sweep")
 
 // braced is the tag as it ends every key, e.g. "{d5}".
-func (t Tag) braced() string { return "{" + t.String() + "}" }
+func (t Tag) braced() string { return braces[t] }
 
-func outboxKey(t Tag) string { return "out" + t.braced() }
-func epochKey(t Tag) string  { return "epoch" + t.braced() }
-func sweepKey(t Tag) string  { return "sweep" + t.braced() }
+func outboxKey(t Tag) string { return outboxes[t] }
+func epochKey(t Tag) string  { return epochs[t] }
+func sweepKey(t Tag) string  { return sweeps[t] }
 
 // mineKey is hashed, since a sub is any string and must neither choose a slot
 // nor show up in a key.

@@ -74,7 +74,7 @@ func TestFaults(t *testing.T) {
 	for i := range clients {
 		c := &client{
 			told: all, tokens: tokens, posts: posts, random: rand.New(rand.NewPCG(*seed, uint64(i))),
-			http:      &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
+			http:      &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}},
 			addresses: []string{w.servers[0].address, w.servers[1].address},
 		}
 		for v := i; v < viewers; v += clients {
@@ -166,7 +166,7 @@ func newWorld(t *testing.T) *world {
 			listen = s.address
 		}
 		s.args = []string{
-			"serve", "--listen", listen, "--data", t.TempDir(), "--roles", roles, "--redis", proxy.URL(),
+			"serve", "--rate-cost", "1000000000", "--rate-mutations", "1000000000", "--listen", listen, "--data", t.TempDir(), "--roles", roles, "--redis", proxy.URL(),
 			"--kafka", strings.Join(w.kafka.Brokers(), ","), "--kafka-topic", topic, "--kafka-replication", "1",
 			"--database", w.sql, "--jwt-secret", secret,
 		}

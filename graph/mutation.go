@@ -47,7 +47,7 @@ func (m *mutation) react(ctx context.Context, input ReactionInput, metric counte
 	overlayFrom(ctx).forget(ctx, subject)
 	return &ReactionPayload{
 		Changed:          outcome.Changed,
-		Subject:          &Post{post: post, reactions: &settled{outcome}},
+		Subject:          &Post{post: post, reactions: newSettled(outcome)},
 		ClientMutationID: input.ClientMutationID,
 	}, nil
 }

@@ -187,60 +187,54 @@ func (o *overlay) forget(ctx context.Context, subject counter.Subject) {
 	}
 }
 
-// loaded is a post's reactions out of the loaders.
+// loaded is a post's reactions out of the loaders. One post may be on a page
+// twice, so two fields may ask at once.
 type loaded struct {
-	reading dataloader.Thunk[counter.Reading]
+	reading dataloader.Thunk[counter.Reading] // nil: the operation does not ask
 	state   dataloader.Thunk[counter.ViewerState]
+
+	mu   sync.Mutex
+	done bool
+	all  shown
 }
 
-func (l *loaded) counts() (counter.Counts, bool) {
-	if l.reading == nil {
-		return counter.Counts{}, false
+func (l *loaded) shown() *shown {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done || l.reading == nil {
+		return &l.all
 	}
+	l.done = true
 	reading, err := l.reading()
-	if err != nil || !reading.Known {
-		return counter.Counts{}, false
+	if err != nil {
+		reading = counter.Reading{}
 	}
-	if l.state == nil {
-		return reading.Counts, true
+	if l.state != nil {
+		if state, err := l.state(); err == nil {
+			reading.Counts, reading.Exact = state.Over(reading.Counts), state.AtLeast(reading.Exact)
+			l.all.liked, l.all.faved, l.all.viewerKnown = state.Liked, state.Faved, state.Known
+		}
 	}
-	state, _ := l.state()
-	return state.Over(reading.Counts), true
-}
-
-func (l *loaded) exact() (counter.Counts, bool) {
-	if l.reading == nil {
-		return counter.Counts{}, false
+	if reading.Known {
+		l.all.count(reading.Counts)
 	}
-	reading, err := l.reading()
-	if err != nil || !reading.ExactKnown {
-		return counter.Counts{}, false
+	if reading.ExactKnown {
+		l.all.countExactly(reading.Exact)
 	}
-	if l.state == nil {
-		return reading.Exact, true
-	}
-	state, _ := l.state()
-	return state.AtLeast(reading.Exact), true
-}
-
-func (l *loaded) viewer() (counter.ViewerState, bool) {
-	if l.state == nil {
-		return counter.ViewerState{}, false
-	}
-	state, err := l.state()
-	return state, err == nil && state.Known
+	return &l.all
 }
 
 // settled is a post's reactions as a mutation has just left them.
-type settled struct{ outcome counter.Outcome }
+type settled struct{ all shown }
 
-func (s *settled) counts() (counter.Counts, bool) { return s.outcome.Counts, true }
-
-func (s *settled) exact() (counter.Counts, bool) { return s.outcome.Counts, true }
-
-func (s *settled) viewer() (counter.ViewerState, bool) {
-	return counter.ViewerState{Liked: s.outcome.Liked, Faved: s.outcome.Faved, Known: true}, true
+func newSettled(outcome counter.Outcome) *settled {
+	s := &settled{shown{liked: outcome.Liked, faved: outcome.Faved, viewerKnown: true}}
+	s.all.count(outcome.Counts)
+	s.all.countExactly(outcome.Counts)
+	return s
 }
+
+func (s *settled) shown() *shown { return &s.all }
 
 // announcing counts the root fields whose resolvers arrive.
 func announcing(operation *graphql.OperationContext) int32 {

@@ -27,13 +27,8 @@ type Post struct {
 }
 
 // reactions is where a post's counts and flags come from: loaders, or the answer
-// to a mutation. Both say false when they do not know; why not has been
-// reported once for the whole request.
-type reactions interface {
-	counts() (counter.Counts, bool)
-	exact() (counter.Counts, bool)
-	viewer() (counter.ViewerState, bool)
-}
+// to a mutation.
+type reactions interface{ shown() *shown }
 
 // IsNode is part of Node.
 func (*Post) IsNode() {}
@@ -61,64 +56,77 @@ func (p *Post) Visibility() feed.Visibility { return p.post.Visibility }
 
 // LikeCount is nil when not known.
 func (p *Post) LikeCount() *int32 {
-	counts, known := p.reactions.counts()
-	return gqlCount(counts.Like, known)
+	s := p.reactions.shown()
+	return where(s.countsKnown, &s.likes)
 }
 
 // FavCount is nil when not known.
 func (p *Post) FavCount() *int32 {
-	counts, known := p.reactions.counts()
-	return gqlCount(counts.Fav, known)
+	s := p.reactions.shown()
+	return where(s.countsKnown, &s.favs)
 }
 
 // ExactLikeCount is nil when not known.
 func (p *Post) ExactLikeCount() *int32 {
-	counts, known := p.reactions.exact()
-	return gqlCount(counts.Like, known)
+	s := p.reactions.shown()
+	return where(s.exactKnown, &s.exactLikes)
 }
 
 // ExactFavCount is nil when not known.
 func (p *Post) ExactFavCount() *int32 {
-	counts, known := p.reactions.exact()
-	return gqlCount(counts.Fav, known)
+	s := p.reactions.shown()
+	return where(s.exactKnown, &s.exactFavs)
 }
 
 // CountsAsOf is nil when not known.
 func (p *Post) CountsAsOf() *time.Time {
-	counts, known := p.reactions.counts()
-	if !known || counts.Version == 0 {
-		return nil
-	}
-	at := counts.Version.Time()
-	return &at
+	s := p.reactions.shown()
+	return where(s.countsKnown && !s.asOf.IsZero(), &s.asOf)
 }
 
 // ViewerHasLiked is nil when nobody is signed in, or when not known.
 func (p *Post) ViewerHasLiked() *bool {
-	state, known := p.reactions.viewer()
-	if !known {
-		return nil
-	}
-	return &state.Liked
+	s := p.reactions.shown()
+	return where(s.viewerKnown, &s.liked)
 }
 
 // ViewerHasFaved is nil when nobody is signed in, or when not known.
 func (p *Post) ViewerHasFaved() *bool {
-	state, known := p.reactions.viewer()
+	s := p.reactions.shown()
+	return where(s.viewerKnown, &s.faved)
+}
+
+// where is nil for what is not known.
+func where[V any](known bool, value *V) *V {
 	if !known {
 		return nil
 	}
-	return &state.Faved
+	return value
+}
+
+// shown is a post's counts and flags as they go out: what a page has 20 of is
+// made once, and its fields point into it. What is not known means nothing; why
+// not has been reported once for the whole request.
+type shown struct {
+	likes, favs, exactLikes, exactFavs   int32
+	asOf                                 time.Time // zero: nothing yet
+	liked, faved                         bool
+	countsKnown, exactKnown, viewerKnown bool
+}
+
+func (s *shown) count(counts counter.Counts) {
+	s.likes, s.favs, s.countsKnown = gqlCount(counts.Like), gqlCount(counts.Fav), true
+	if counts.Version != 0 {
+		s.asOf = counts.Version.Time()
+	}
+}
+
+func (s *shown) countExactly(counts counter.Counts) {
+	s.exactLikes, s.exactFavs, s.exactKnown = gqlCount(counts.Like), gqlCount(counts.Fav), true
 }
 
 // gqlCount saturates: Int has 31 bits and a sign.
-func gqlCount(count uint32, known bool) *int32 {
-	if !known {
-		return nil
-	}
-	n := int32(min(count, math.MaxInt32))
-	return &n
-}
+func gqlCount(count uint32) int32 { return int32(min(count, math.MaxInt32)) }
 
 // MarshalVisibility writes the enum.
 func MarshalVisibility(v feed.Visibility) graphql.Marshaler {
