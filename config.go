@@ -93,11 +93,11 @@ type serveCommand struct {
 	RateMutations    int      `default:"600" help:"Changes that a viewer may make a minute. 0: no limit. Default: ${default}."`
 	TrustedProxies   []string `help:"Proxies whose X-Forwarded-For is believed: addresses or ranges, separated by commas." placeholder:"CIDR"`
 
-	OutboxLimit   int      `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
-	AuditRate     int      `default:"100" help:"How many subjects a second the audit looks at."`
-	MemoryLimit   float64  `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
-	LogLevel      string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
-	LogFormat     string   `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
+	OutboxLimit int     `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
+	AuditRate   int     `default:"100" help:"How many subjects a second the audit looks at."`
+	MemoryLimit float64 `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
+	LogLevel    string  `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
+	LogFormat   string  `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
 
 func (c *serveCommand) has(role string) bool {

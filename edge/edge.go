@@ -23,7 +23,8 @@ type Shared struct {
 	away  atomic.Int64 // until when it is not asked, in Unix nanoseconds
 }
 
-// NewShared returns a Shared on redis.
+// NewShared returns a Shared on redis, whose client must heed the deadlines of
+// contexts.
 func NewShared(client redis.UniversalClient, log *slog.Logger) *Shared {
 	return &Shared{redis: client, log: log}
 }
@@ -39,8 +40,7 @@ const (
 // ask runs f within patience, and says whether it succeeded. It does not while
 // Redis is away.
 func (s *Shared) ask(ctx context.Context, what string, f func(context.Context) error) bool {
-	now := time.Now()
-	if now.UnixNano() < s.away.Load() {
+	if time.Now().UnixNano() < s.away.Load() {
 		return false
 	}
 	asking, cancel := context.WithTimeout(ctx, patience)
@@ -49,7 +49,11 @@ func (s *Shared) ask(ctx context.Context, what string, f func(context.Context) e
 	if err == nil {
 		return true
 	}
-	if ctx.Err() == nil && s.away.Swap(now.Add(pause).UnixNano()) < now.Add(-pause).UnixNano() {
+	if ctx.Err() != nil {
+		return false // the request's end says nothing about Redis
+	}
+	now := time.Now()
+	if before := s.away.Swap(now.Add(pause).UnixNano()); before < now.Add(-pause).UnixNano() {
 		// Once, and not for every second that it stays away.
 		s.log.WarnContext(ctx, what+" not shared with other servers for now", "err", err)
 	}

@@ -105,6 +105,7 @@ type httpCase struct {
 	silent  string // what the answer must not hold
 	allow   string
 	request string // WWW-Authenticate
+	cache   string // Cache-Control; private, no-store where empty
 }
 
 func TestTransport(t *testing.T) {
@@ -322,8 +323,12 @@ func (tc httpCase) check(t *testing.T, w *httptest.ResponseRecorder) {
 	if got := header.Get("Content-Type"); got != media+"; charset=utf-8" {
 		t.Errorf("%s\nContent-Type %s, want %s", tc.reason, got, media)
 	}
+	cache := tc.cache
+	if cache == "" {
+		cache = "private, no-store"
+	}
 	for name, want := range map[string]string{
-		"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept, Authorization",
+		"Cache-Control": cache, "X-Content-Type-Options": "nosniff", "Vary": "Accept, Authorization",
 		"Allow": tc.allow, "WWW-Authenticate": tc.request,
 	} {
 		if got := header.Get(name); got != want {
