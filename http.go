@@ -51,10 +51,10 @@ type requestIDKey struct{}
 // validRequestID takes ids that proxies make; what else stands there must not
 // reach the log.
 func validRequestID(id string) bool {
-	return len(id) > 0 && len(id) <= 128 && strings.IndexFunc(id, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_.:=+/", c))
-	}) < 0
+	return len(id) > 0 && len(id) <= 128 && strings.Trim(id, requestIDCharacters) == ""
 }
+
+const requestIDCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:=+/"
 
 // requestLog adds the request's id to what is logged on its behalf.
 type requestLog struct{ slog.Handler }

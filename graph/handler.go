@@ -98,10 +98,11 @@ func NewHandler(services Services, options Options) *Handler {
 // answering turns a panic outside of any resolver into an answer.
 func (r *resolver) answering(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		ctx := request.Context()
 		defer func() {
 			if value := recover(); value != nil {
 				id := rand.Text()
-				r.Log.ErrorContext(request.Context(), "internal error", "id", id, "err", recovered(request.Context(), value))
+				r.Log.ErrorContext(ctx, "internal error", "id", id, "err", recovered(ctx, value))
 				refuse(w, request, http.StatusInternalServerError, codeInternal, "internal error "+id)
 			}
 		}()

@@ -29,16 +29,33 @@ type message struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-func dial(t *testing.T, address string, header http.Header, protocols ...string) (*socket, *http.Response, error) {
+// dial returns nil and the status where the server refuses.
+func dial(t *testing.T, address string, header http.Header, protocols ...string) (*socket, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	conn, response, err := websocket.Dial(ctx, address, &websocket.DialOptions{HTTPHeader: header, Subprotocols: protocols})
+	if response == nil {
+		t.Fatal(err)
+	}
+	if response.Body != nil { // it is, once the connection has become a WebSocket
+		defer func() { _ = response.Body.Close() }()
+	}
 	if err != nil {
-		return nil, response, err
+		return nil, response.StatusCode
 	}
 	t.Cleanup(func() { _ = conn.CloseNow() })
-	return &socket{conn: conn, ctx: ctx}, response, nil
+	return &socket{conn: conn, ctx: ctx}, response.StatusCode
+}
+
+// connect is dial for what must succeed.
+func connect(t *testing.T, address string) *socket {
+	t.Helper()
+	s, status := dial(t, address, nil, socketProtocol)
+	if s == nil || s.conn.Subprotocol() != socketProtocol {
+		t.Fatalf("no connection: %d", status)
+	}
+	return s
 }
 
 func (s *socket) send(t *testing.T, m message) {
@@ -57,26 +74,20 @@ func (s *socket) read(t *testing.T) message {
 	return m
 }
 
-// closed returns the code and reason the server closes with.
-func (s *socket) closed(t *testing.T) websocket.CloseError {
+// closed returns the code that the server closes with.
+func (s *socket) closed(t *testing.T) websocket.StatusCode {
 	t.Helper()
 	for {
 		_, _, err := s.conn.Read(s.ctx)
 		if err == nil {
 			continue
 		}
-		var closed websocket.CloseError
-		if !asClose(err, &closed) {
+		code := websocket.CloseStatus(err)
+		if code == -1 {
 			t.Fatalf("no close frame: %v", err)
 		}
-		return closed
+		return code
 	}
-}
-
-func asClose(err error, into *websocket.CloseError) bool {
-	code := websocket.CloseStatus(err)
-	into.Code = code
-	return code != -1
 }
 
 // run runs a document and returns what came for it, up to its end.
@@ -115,10 +126,7 @@ func TestWebSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, response, err := dial(t, address, nil, socketProtocol)
-	if err != nil || response.Header.Get("Sec-WebSocket-Protocol") != socketProtocol {
-		t.Fatal(response, err)
-	}
+	s := connect(t, address)
 	s.send(t, message{Type: "connection_init", Payload: json.RawMessage(`{"authorization":"Bearer ` + token + `"}`)})
 	if m := s.read(t); m.Type != "connection_ack" {
 		t.Fatalf("%+v", m)
@@ -173,12 +181,8 @@ func TestWebSocketRefusals(t *testing.T) {
 		"SeveralNamed": {"Ours among others.", nil, []string{"graphql-ws", socketProtocol}, 101},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, response, err := dial(t, address, tc.header, tc.protocols...)
-			if response == nil {
-				t.Fatal(err)
-			}
-			if response.StatusCode != tc.status {
-				t.Errorf("%s\nstatus %d, want %d", tc.reason, response.StatusCode, tc.status)
+			if _, status := dial(t, address, tc.header, tc.protocols...); status != tc.status {
+				t.Errorf("%s\nstatus %d, want %d", tc.reason, status, tc.status)
 			}
 		})
 	}
@@ -196,32 +200,28 @@ func TestWebSocketRefusals(t *testing.T) {
 	for name, tc := range first {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, _, err := dial(t, address, nil, socketProtocol)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := connect(t, address)
 			for _, m := range tc.send {
 				s.send(t, m)
 			}
-			if closed := s.closed(t); closed.Code != tc.code {
-				t.Errorf("%s\nclosed with %d, want %d", tc.reason, closed.Code, tc.code)
+			if code := s.closed(t); code != tc.code {
+				t.Errorf("%s\nclosed with %d, want %d", tc.reason, code, tc.code)
 			}
 		})
 	}
 	t.Run("Shutdown", func(t *testing.T) {
 		own, address := socketServer(t, graph.Options{})
-		s, _, err := dial(t, address, nil, socketProtocol)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := connect(t, address)
 		s.send(t, message{Type: "connection_init"})
 		if m := s.read(t); m.Type != "connection_ack" {
 			t.Fatalf("%+v", m)
 		}
 		own.Close()
-		s.closed(t)
-		if _, response, err := dial(t, address, nil, socketProtocol); err == nil || response == nil || response.StatusCode != http.StatusServiceUnavailable {
-			t.Errorf("a connection after the end: %v, %v", response, err)
+		if code := s.closed(t); code != websocket.StatusNormalClosure {
+			t.Errorf("closed with %d", code)
+		}
+		if _, status := dial(t, address, nil, socketProtocol); status != http.StatusServiceUnavailable {
+			t.Errorf("a connection after the end: %d", status)
 		}
 	})
 }
@@ -237,13 +237,12 @@ func TestWebSocketTokenEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := dial(t, address, nil, socketProtocol)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := connect(t, address)
 	s.send(t, message{Type: "connection_init", Payload: json.RawMessage(`{"authorization":"Bearer ` + expired + `"}`)})
 	if m := s.read(t); m.Type != "connection_ack" {
 		t.Fatalf("%+v", m)
 	}
-	s.closed(t)
+	if code := s.closed(t); code != websocket.StatusNormalClosure {
+		t.Errorf("closed with %d", code)
+	}
 }
