@@ -12,13 +12,17 @@ import (
 // outbox a bounded set of streams.
 type Tag uint8
 
-const tags = 256
+// Tags is how many there are.
+const Tags = 256
+
+const tags = Tags
 
 const hexDigits = "0123456789abcdef"
 
 func (t Tag) String() string { return string([]byte{hexDigits[t>>4], hexDigits[t&15]}) }
 
-func (s Subject) tag() Tag { return Tag(crc32.ChecksumIEEE([]byte(s.kind + ":" + s.id))) }
+// Tag is the slot that all keys of s share.
+func (s Subject) Tag() Tag { return Tag(crc32.ChecksumIEEE([]byte(s.kind + ":" + s.id))) }
 
 // braced is the tag as it ends every key, e.g. "{d5}".
 func (t Tag) braced() string { return "{" + t.String() + "}" }
@@ -40,7 +44,7 @@ type keys struct {
 	end     string // the hash tag in braces
 }
 
-func keysOf(s Subject) keys { return keys{subject: s.String(), end: s.tag().braced()} }
+func keysOf(s Subject) keys { return keys{subject: s.String(), end: s.Tag().braced()} }
 
 func (k keys) gone() string     { return "gone:" + k.subject + k.end }
 func (k keys) snapshot() string { return "cnt:v1:" + k.subject + k.end }

@@ -60,7 +60,7 @@ func (r *Reader) Counts(ctx context.Context, subjects []Subject) ([]Reading, err
 	pipe := r.redis.reads.Pipeline()
 	cmds := make([]*redis.SliceCmd, len(subjects))
 	for i, s := range subjects {
-		cmds[i] = pipe.MGet(ctx, keysOf(s).snapshot(), epochKey(s.tag()))
+		cmds[i] = pipe.MGet(ctx, keysOf(s).snapshot(), epochKey(s.Tag()))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 
