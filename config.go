@@ -71,6 +71,7 @@ const (
 	roleAPI       = "api"
 	rolePublish   = "publish"
 	roleAggregate = "aggregate"
+	roleArchive   = "archive"
 	roleAudit     = "audit"
 )
 
@@ -81,7 +82,7 @@ type serveCommand struct {
 	tokenFlags `embed:""`
 
 	Listen        string   `default:"127.0.0.1:8080" help:"HTTP address. Port 0 picks one. Default: ${default}." placeholder:"HOST:PORT"`
-	Roles         []string `enum:"all,api,publish,aggregate,audit" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds), audit (compares counts with facts and mends). Default: ${default}." placeholder:"ROLE"`
+	Roles         []string `enum:"all,api,publish,aggregate,archive,audit" default:"all" help:"Any of api (serves, and publishes its own likes), publish (sends what others left in the outbox), aggregate (folds), archive (writes who likes what to SQL, and restores it from there), audit (compares counts with facts and mends). Default: ${default}." placeholder:"ROLE"`
 	JWTPublicKey  string   `name:"jwt-public-key" help:"PEM file with the public key that checks RS256, ES256 or EdDSA tokens." placeholder:"FILE"`
 	JWKS          string   `name:"jwks" help:"Where an issuer publishes its keys." placeholder:"URL"`
 	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema: ${enum}. auto: only where all parts are embedded."`

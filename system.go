@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
@@ -46,13 +47,19 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		s.workers = append(s.workers, sweeper.Run, s.posts.RunPurges)
 	}
 	if config.has(roleAggregate) {
-		aggregation := counter.AggregatorConfig{OnMalformed: recounter.Offer, Group: groupFor(config.KafkaTopic)}
+		aggregation := counter.AggregatorConfig{OnMalformed: recounter.Offer, Group: groupFor(counter.AggregatorGroup, config.KafkaTopic)}
 		if parts.redisName == "" {
 			aggregation.Settle = -1 // in memory: there is no tail to lose
 		}
 		aggregator := counter.NewAggregator(parts.redis, parts.kafka, log, aggregation)
 		parts.closeFirst(aggregator.Close)
 		s.workers = append(s.workers, aggregator.Run)
+	}
+	if config.has(roleArchive) {
+		archiver := archive.NewArchiver(archive.NewStore(parts.database), parts.kafka, log,
+			archive.ArchiverConfig{Group: groupFor(archive.Group, config.KafkaTopic)})
+		parts.closeFirst(archiver.Close)
+		s.workers = append(s.workers, archiver.Run)
 	}
 	if config.has(roleAudit) {
 		auditor := counter.NewAuditor(parts.redis, postSubjects{s.posts}, recounter, log, counter.AuditConfig{Rate: config.AuditRate})
@@ -80,12 +87,12 @@ func (p postSubjects) After(ctx context.Context, subject string, n int) ([]count
 	return subjects, nil
 }
 
-// groupFor names the consumer group that folds. Two systems on one Kafka have a
-// topic each and need a group each: in a shared one, each start and stop of the
-// one would make the other pause.
-func groupFor(topic string) string {
+// groupFor names a consumer group. Two systems on one Kafka have a topic each and
+// need groups of their own: in a shared one, each start and stop of the one would
+// make the other pause.
+func groupFor(group, topic string) string {
 	if topic == defaultTopic {
-		return counter.AggregatorGroup
+		return group
 	}
-	return counter.AggregatorGroup + "-" + topic
+	return group + "-" + topic
 }

@@ -2,11 +2,8 @@ package counter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -36,17 +33,14 @@ type AggregatorConfig struct {
 // Aggregator gathers the subjects that changed and folds them. Any number may
 // run; Kafka gives each its partitions.
 type Aggregator struct {
+	*Consumer
+
 	redis  *Redis
-	kafka  KafkaConfig
-	reader *kafka.Reader
-	dead   *kafka.Writer
 	config AggregatorConfig
-	log    *slog.Logger
 
 	changed     batch     // since the last flush
 	settling    []batch   // folded, offsets not committed yet
 	settleAfter time.Time // a commit has failed: not before then
-	bad         atomic.Int64
 }
 
 // batch is what was gathered: for each subject the highest version, and for
@@ -90,129 +84,43 @@ func NewAggregator(r *Redis, kafkaConfig KafkaConfig, log *slog.Logger, config A
 	if config.OnMalformed == nil {
 		config.OnMalformed = func(Subject) {}
 	}
-	a := &Aggregator{
-		redis: r, kafka: kafkaConfig, dead: kafkaConfig.deadLetters().writer(),
-		config: config, log: log, changed: newBatch(),
+	return &Aggregator{
+		Consumer: NewConsumer(kafkaConfig, config.Group, log),
+		redis:    r, config: config, changed: newBatch(),
 	}
-	a.join()
-	return a
 }
-
-// join makes a reader, which joins the group at its first fetch.
-func (a *Aggregator) join() {
-	a.reader = a.kafka.reader(a.config.Group, func(format string, args ...any) {
-		a.log.Debug("kafka reader", "says", fmt.Sprintf(format, args...))
-	})
-}
-
-// Close leaves the group.
-func (a *Aggregator) Close() error { return errors.Join(a.reader.Close(), a.dead.Close()) }
-
-// BadRecords is how many records of the topic were no events.
-func (a *Aggregator) BadRecords() int64 { return a.bad.Load() }
 
 // Run folds until ctx ends; then it folds and commits what it has taken. It
 // holds what it can't fold, since Redis is away, and reads no further.
 func (a *Aggregator) Run(ctx context.Context) error {
-	tick := time.NewTicker(a.config.Window)
-	defer tick.Stop()
-	for {
-		err := a.consume(ctx, tick.C)
-		if ctx.Err() != nil {
-			return a.drain(ctx)
-		}
-		a.log.WarnContext(ctx, "joining the group again", "err", err)
-		a.rejoin(ctx, err)
-	}
+	a.Consume(ctx, a.config.Window, a)
+	return a.drain(ctx)
 }
 
-// errStalled says that records wait that nobody takes.
-var errStalled = errors.New("records wait, and nobody takes them")
-
-// consume folds what the reader brings, until that fails or ctx ends.
-func (a *Aggregator) consume(ctx context.Context, tick <-chan time.Time) error {
-	fetching, end := context.WithCancel(ctx)
-	records, failed := make(chan kafka.Message), make(chan error, 1)
-	reader := a.reader
-	var fetch sync.WaitGroup
-	fetch.Go(func() { failed <- fetchAll(fetching, reader, records) })
-	defer fetch.Wait()
-	defer end()
-
-	watch := stallWatch{kafka: a.kafka, group: a.config.Group}
-	for {
-		select {
-		case m := <-records:
-			watch.moved()
-			a.take(ctx, m)
-			if a.changed.records >= a.config.MaxChanges {
-				a.step(ctx)
-			}
-		case <-tick:
-			a.step(ctx)
-			if watch.stalled(ctx) {
-				return errStalled
-			}
-		case err := <-failed:
-			return err
-		}
-	}
-}
-
-// fetchAll passes records on until ctx ends or the reader fails.
-func fetchAll(ctx context.Context, reader *kafka.Reader, records chan<- kafka.Message) error {
-	for {
-		m, err := reader.FetchMessage(ctx)
-		if err != nil {
-			return err
-		}
-		select {
-		case records <- m:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// rejoin takes another reader. What was folded and not committed is given up: it
-// will be delivered again, which folding does not mind, and after a topic was
-// made anew its offsets mean other records.
-func (a *Aggregator) rejoin(ctx context.Context, cause error) {
-	a.step(ctx)
+// Rejoin is part of Taker.
+func (a *Aggregator) Rejoin() {
 	a.settling = nil
 	clear(a.changed.last)
-	if err := a.reader.Close(); err != nil {
-		a.log.WarnContext(ctx, "closing a reader", "err", err)
-	}
-	wait(ctx, time.Second)
-	if errors.Is(cause, kafka.OffsetOutOfRange) {
-		if err := a.kafka.rewind(ctx, a.config.Group); err != nil {
-			a.log.WarnContext(ctx, "group not set back to where the topic begins, trying again", "err", err)
-		}
-	}
-	a.join()
 }
 
-// take adds a record to the window. One that is no event holds nobody up.
-func (a *Aggregator) take(ctx context.Context, m kafka.Message) {
+// Take is part of Taker. A record that is no event holds nobody up.
+func (a *Aggregator) Take(ctx context.Context, m kafka.Message) bool {
 	a.changed.records++
 	a.changed.last[m.Partition] = m
 	event, subject, err := DecodeEvent(m.Value)
 	if err != nil {
-		a.bad.Add(1)
-		a.changed.dead = append(a.changed.dead, deadLetter(m, err))
-		a.log.WarnContext(ctx, "record goes to the dead letters", "partition", m.Partition, "offset", m.Offset, "err", err)
-		return
+		a.changed.dead = append(a.changed.dead, a.Letter(ctx, m, err))
+	} else {
+		version, _ := ParseVersion(event.Version) // DecodeEvent has checked it
+		a.changed.subjects[subject] = max(a.changed.subjects[subject], version)
 	}
-	version, _ := parseVersion(event.Version) // DecodeEvent has checked it
-	a.changed.subjects[subject] = max(a.changed.subjects[subject], version)
+	return a.changed.records >= a.config.MaxChanges
 }
 
-// step flushes the window, and does not give up before ctx ends: what can't be
-// folded is held, and nothing more is read. Then it settles what is old enough;
-// if that fails, a later step tries again, since a commit that a dead reader
-// can't make must not keep the group from being joined again.
-func (a *Aggregator) step(ctx context.Context) {
+// Step is part of Taker. It flushes the window, and does not give up before ctx
+// ends: what can't be folded is held. Then it settles what is old enough; if
+// that fails, a later step tries again.
+func (a *Aggregator) Step(ctx context.Context) {
 	pause := a.config.Window
 	for {
 		err := a.Flush(ctx)
@@ -265,14 +173,10 @@ func (a *Aggregator) Flush(ctx context.Context) error {
 	if err := a.fold(ctx, a.changed.subjects); err != nil {
 		return err
 	}
-	// Before the offsets pass them: a kill in between repeats a dead letter, and
-	// loses none.
-	if len(a.changed.dead) > 0 {
-		if err := a.dead.WriteMessages(ctx, a.changed.dead...); err != nil {
-			return fmt.Errorf("dead letters: %w", err)
-		}
-		a.changed.dead = nil
+	if err := a.Bury(ctx, a.changed.dead); err != nil {
+		return err
 	}
+	a.changed.dead = nil
 	now := time.Now()
 	done := a.changed
 	a.changed = newBatch()
@@ -304,22 +208,9 @@ func (a *Aggregator) settle(ctx context.Context, before time.Time) error {
 			return err
 		}
 	}
-	last := make([]kafka.Message, 0, len(due.last))
-	for _, m := range due.last {
-		last = append(last, m)
-	}
-	commit, cancel := context.WithTimeout(ctx, kafkaTimeout)
-	defer cancel()
-	if err := a.reader.CommitMessages(commit, last...); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	if err := a.Commit(ctx, due.last); err != nil {
+		return err
 	}
 	a.settling = a.settling[n:]
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

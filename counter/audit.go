@@ -225,7 +225,7 @@ func (a *Auditor) compare(ctx context.Context, subjects []Subject) (map[Subject]
 		if err != nil {
 			return nil, fmt.Errorf("audit %s: %w", s, err)
 		}
-		wrong := known && (before.Like != after.Like || before.Fav != after.Fav || before.Version > newest[s.tag()])
+		wrong := known && (before.Like != after.Like || before.Fav != after.Fav || before.Version > newest[s.Tag()])
 		for m := range Metric(metrics) {
 			if wrong || !outgrown[i][m] {
 				continue
@@ -272,7 +272,7 @@ func (a *Auditor) newest(ctx context.Context, subjects []Subject) (map[Tag]Versi
 	pipe := a.redis.reads.Pipeline()
 	cmds := map[Tag]*redis.XInfoStreamCmd{}
 	for _, s := range subjects {
-		if tag := s.tag(); cmds[tag] == nil {
+		if tag := s.Tag(); cmds[tag] == nil {
 			cmds[tag] = pipe.XInfoStream(ctx, outboxKey(tag))
 		}
 	}
@@ -286,7 +286,7 @@ func (a *Auditor) newest(ctx context.Context, subjects []Subject) (map[Tag]Versi
 		if err != nil {
 			return nil, fmt.Errorf("audit: %w", err)
 		}
-		if newest[tag], err = parseVersion(info.LastGeneratedID); err != nil {
+		if newest[tag], err = ParseVersion(info.LastGeneratedID); err != nil {
 			return nil, fmt.Errorf("audit %s: %w", outboxKey(tag), err)
 		}
 	}

@@ -212,7 +212,7 @@ func TestRecountLimits(t *testing.T) {
 		}
 	}
 	s.del(t, k.recountLimit())
-	s.del(t, epochKey(p.tag()))
+	s.del(t, epochKey(p.Tag()))
 	if _, err := a.Recount(t.Context(), p); !errors.Is(err, ErrNoEpoch) {
 		t.Errorf("without an epoch: %v", err)
 	}

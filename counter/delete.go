@@ -27,7 +27,7 @@ func (f *Facts) Delete(ctx context.Context, s Subject) error {
 	for {
 		run := call{
 			keys: []string{
-				k.gone(), outboxKey(s.tag()), k.snapshot(),
+				k.gone(), outboxKey(s.Tag()), k.snapshot(),
 				k.few(Like), k.n(Like), k.chunks(Like),
 				k.few(Fav), k.n(Fav), k.chunks(Fav),
 			},

@@ -65,7 +65,7 @@ func DecodeEvent(record []byte) (Event, Subject, error) {
 	if err != nil {
 		return bad("no valid subject")
 	}
-	version, err := parseVersion(e.Version)
+	version, err := ParseVersion(e.Version)
 	if err != nil || version == 0 {
 		return bad("no valid version")
 	}
@@ -101,7 +101,7 @@ func (e entry) event() (Event, Subject, error) {
 	if err != nil {
 		return Event{}, Subject{}, err
 	}
-	version, err := parseVersion(e.id)
+	version, err := ParseVersion(e.id)
 	if err != nil {
 		return Event{}, Subject{}, err
 	}

@@ -132,7 +132,7 @@ func (f *Facts) toggle(ctx context.Context, viewer Viewer, s Subject, m Metric, 
 	}
 	run := call{
 		keys: []string{
-			epochKey(s.tag()), k.gone(), outboxKey(s.tag()),
+			epochKey(s.Tag()), k.gone(), outboxKey(s.Tag()),
 			k.few(Like), k.n(Like), k.chunkFew(Like, ordinal.chunk()), k.bitmap(Like, ordinal.chunk()),
 			k.few(Fav), k.n(Fav), k.chunkFew(Fav, ordinal.chunk()), k.bitmap(Fav, ordinal.chunk()),
 			k.chunks(m),
@@ -166,7 +166,7 @@ func toggled(reply []any, viewer Viewer, subject string, m Metric, ordinal Ordin
 		return Outcome{}, [7]string{}, errShape
 	}
 	id, _ := reply[3].(string)
-	version, err := parseVersion(id)
+	version, err := ParseVersion(id)
 	if err != nil {
 		return Outcome{}, [7]string{}, errShape
 	}

@@ -35,7 +35,7 @@ func TestReplyLost(t *testing.T) {
 	if replies, _ := p.Lost(); replies != 5 {
 		t.Errorf("%d replies were lost", replies)
 	}
-	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(subject.tag())).Result(); n != 6 {
+	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(subject.Tag())).Result(); n != 6 {
 		t.Errorf("outbox holds %d entries, want 6: one a change, told or not", n)
 	}
 }
@@ -90,7 +90,7 @@ func TestBrokerHangs(t *testing.T) {
 	for i := range Ordinal(200) {
 		s.set(t, i, p, Like, true) // would block here if a like waited for Kafka
 	}
-	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(p.tag())).Result(); n != 200 {
+	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(p.Tag())).Result(); n != 200 {
 		t.Errorf("outbox holds %d entries of 200: what no broker has acknowledged must stay", n)
 	}
 	config := topic(t, enginetest.Kafka(t))
@@ -101,7 +101,7 @@ func TestBrokerHangs(t *testing.T) {
 	startAggregator(t, s.redis, config, enginetest.Topic(t, "group"))
 	s.snapshotIs(t, 30*time.Second, p, 200, 0)
 	eventually(t, 20*time.Second, "an empty outbox", func() bool {
-		n, err := s.redis.reads.XLen(t.Context(), outboxKey(p.tag())).Result()
+		n, err := s.redis.reads.XLen(t.Context(), outboxKey(p.Tag())).Result()
 		return err == nil && n == 0
 	})
 }
@@ -119,7 +119,7 @@ func TestNothingLeavesUnacknowledged(t *testing.T) {
 	if n, err := publisher.send(t.Context(), changes); n != 0 || err == nil {
 		t.Errorf("sent %d, %v", n, err)
 	}
-	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(p.tag())).Result(); n != 1 {
+	if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(p.Tag())).Result(); n != 1 {
 		t.Errorf("outbox holds %d entries", n)
 	}
 }
@@ -152,10 +152,10 @@ func TestNothingCommittedUnfolded(t *testing.T) {
 			if err != nil {
 				return
 			}
-			a.take(ctx, m)
+			a.Take(ctx, m)
 			a.changed.records = a.config.MaxChanges
 			limited, cancel := context.WithTimeout(ctx, 2*time.Second)
-			a.step(limited)
+			a.Step(limited)
 			cancel()
 			records <- struct{}{}
 		}

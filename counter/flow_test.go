@@ -225,7 +225,7 @@ func TestSweeper(t *testing.T) {
 	s.set(t, 1, p, Like, true)
 	s.set(t, 2, p, Fav, true)
 	err := s.redis.writes.XAdd(t.Context(), &redis.XAddArgs{
-		Stream: outboxKey(future.tag()), ID: fmt.Sprintf("%d-0", time.Now().Add(3*time.Hour).UnixMilli()), Values: []string{"s", "post:2", "m", "like", "u", "u9", "o", "9", "d", "1", "l", "1", "f", "0"},
+		Stream: outboxKey(future.Tag()), ID: fmt.Sprintf("%d-0", time.Now().Add(3*time.Hour).UnixMilli()), Values: []string{"s", "post:2", "m", "like", "u", "u9", "o", "9", "d", "1", "l", "1", "f", "0"},
 	}).Err()
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestAckOfRecurredID(t *testing.T) {
 		if err := publisher.ack(t.Context(), tc.changes); err != nil {
 			t.Fatal(err)
 		}
-		if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(p.tag())).Result(); n != tc.left {
+		if n, _ := s.redis.reads.XLen(t.Context(), outboxKey(p.Tag())).Result(); n != tc.left {
 			t.Errorf("ack %d left %d entries, want %d", i, n, tc.left)
 		}
 	}
@@ -334,7 +334,7 @@ func TestAggregatorRestart(t *testing.T) {
 		go func() {
 			defer close(done)
 			for m := range records {
-				a.take(ctx, m)
+				a.Take(ctx, m)
 				_ = a.Flush(ctx)
 			}
 		}()
@@ -373,9 +373,9 @@ func TestFailingCommitHoldsNobodyUp(t *testing.T) {
 	if err := a.Close(); err != nil { // from now on every commit fails
 		t.Fatal(err)
 	}
-	a.take(t.Context(), kafka.Message{Topic: a.kafka.Topic, Value: value})
+	a.Take(t.Context(), kafka.Message{Topic: a.kafka.Topic, Value: value})
 	done := make(chan struct{})
-	go func() { defer close(done); a.step(t.Context()) }()
+	go func() { defer close(done); a.Step(t.Context()) }()
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):

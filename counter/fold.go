@@ -16,7 +16,7 @@ func foldCall(s Subject, version Version) call {
 	k := keysOf(s)
 	return call{
 		keys: []string{
-			epochKey(s.tag()), k.gone(), outboxKey(s.tag()),
+			epochKey(s.Tag()), k.gone(), outboxKey(s.Tag()),
 			k.few(Like), k.n(Like), k.few(Fav), k.n(Fav), k.snapshot(),
 		},
 		args: []any{version.high(), version.low(), ""},

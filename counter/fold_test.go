@@ -93,7 +93,7 @@ func TestFold(t *testing.T) {
 					t.Fatalf("%s\ngot %+v, %v, %x", tc.reason, got, err, s.rawSnapshot(t, p))
 				}
 			}
-			if n, err := s.redis.reads.XLen(t.Context(), outboxKey(p.tag())).Result(); err != nil || n != 4 {
+			if n, err := s.redis.reads.XLen(t.Context(), outboxKey(p.Tag())).Result(); err != nil || n != 4 {
 				t.Errorf("%s\noutbox holds %d entries, %v: a drawn version must leave none", tc.reason, n, err)
 			}
 		})
@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		"NoEpoch": {
 			reason: "A Redis that was emptied takes no likes: they would start a new count (FAULTS 49).",
-			damage: func(t *testing.T, s *system) { s.del(t, epochKey(p.tag())) },
+			damage: func(t *testing.T, s *system) { s.del(t, epochKey(p.Tag())) },
 			want:   func(err error) bool { return errors.Is(err, ErrNoEpoch) },
 		},
 		"Gone": {
@@ -185,7 +185,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"OutboxNoStream": {
 			reason: "The outbox is looked at before the first write.",
-			damage: func(t *testing.T, s *system) { s.del(t, outboxKey(p.tag())); s.put(t, outboxKey(p.tag()), "x") },
+			damage: func(t *testing.T, s *system) { s.del(t, outboxKey(p.Tag())); s.put(t, outboxKey(p.Tag()), "x") },
 			want:   func(err error) bool { return err != nil },
 		},
 		"ChunksNoSet": {
@@ -256,10 +256,10 @@ func TestReadMissingSnapshots(t *testing.T) {
 	s.set(t, 2, b, Fav, true)
 	s.put(t, keysOf(c).snapshot(), "short")
 	s.put(t, keysOf(gone).gone(), "1")
-	if lost.tag() == a.tag() || lost.tag() == b.tag() || lost.tag() == c.tag() {
+	if lost.Tag() == a.Tag() || lost.Tag() == b.Tag() || lost.Tag() == c.Tag() {
 		t.Fatal("choose another id: the tags must differ")
 	}
-	s.del(t, epochKey(lost.tag()))
+	s.del(t, epochKey(lost.Tag()))
 	for range 2 {
 		got, err := s.reader.Counts(t.Context(), []Subject{a, b, c, gone, lost})
 		if !errors.Is(err, ErrNoEpoch) {
@@ -304,7 +304,7 @@ func TestDelete(t *testing.T) {
 			t.Errorf("left behind: %q", line)
 		}
 	}
-	entries, err := s.redis.reads.XRevRangeN(t.Context(), outboxKey(p.tag()), "+", "-", 5).Result()
+	entries, err := s.redis.reads.XRevRangeN(t.Context(), outboxKey(p.Tag()), "+", "-", 5).Result()
 	if err != nil || len(entries) != 5 {
 		t.Fatal(entries, err)
 	}

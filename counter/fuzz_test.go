@@ -114,7 +114,7 @@ func FuzzParseVersion(f *testing.F) {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
-		v, err := parseVersion(id)
+		v, err := ParseVersion(id)
 		if err != nil {
 			if v != 0 {
 				t.Fatalf("%q: both %v and %v", id, v, err)
@@ -154,7 +154,7 @@ func FuzzParseSubject(f *testing.F) {
 			t.Fatalf("%q is taken for %s", text, s)
 		}
 		for _, key := range allKeys(s) {
-			if strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 || !strings.HasSuffix(key, s.tag().braced()) {
+			if strings.Count(key, "{") != 1 || strings.Count(key, "}") != 1 || !strings.HasSuffix(key, s.Tag().braced()) {
 				t.Fatalf("%q: key %q has not the one hash tag", text, key)
 			}
 		}

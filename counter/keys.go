@@ -13,13 +13,16 @@ import (
 // outbox a bounded set of streams.
 type Tag uint8
 
-const tags = 256
+// Tags is how many there are.
+const Tags = 256
+
+const tags = Tags
 
 func (t Tag) String() string { return t.braced()[1:3] }
 
-// tag is CRC-32 of type:id, step by step: crc32.ChecksumIEEE would want a copy
+// Tag is the slot that all keys of s share: CRC-32 of type:id, step by step: crc32.ChecksumIEEE would want a copy
 // of it on the heap, many times a page.
-func (s Subject) tag() Tag {
+func (s Subject) Tag() Tag {
 	crc := checksum(^uint32(0), s.kind)
 	crc = checksum(crc, ":")
 	return Tag(^checksum(crc, s.id))
@@ -62,7 +65,7 @@ type keys struct {
 	end     string // the hash tag in braces
 }
 
-func keysOf(s Subject) keys { return keys{subject: s.String(), end: s.tag().braced()} }
+func keysOf(s Subject) keys { return keys{subject: s.String(), end: s.Tag().braced()} }
 
 func (k keys) gone() string     { return "gone:" + k.subject + k.end }
 func (k keys) snapshot() string { return "cnt:v1:" + k.subject + k.end }

@@ -9,7 +9,7 @@ import (
 // allKeys are the keys of a subject and of its tag.
 func allKeys(s Subject) []string {
 	k := keysOf(s)
-	all := []string{k.gone(), k.snapshot(), outboxKey(s.tag()), epochKey(s.tag()), sweepKey(s.tag())}
+	all := []string{k.gone(), k.snapshot(), outboxKey(s.Tag()), epochKey(s.Tag()), sweepKey(s.Tag())}
 	for m := range Metric(metrics) {
 		all = append(all, k.few(m), k.n(m), k.chunks(m), k.chunkFew(m, 0), k.bitmap(m, 0), k.chunkFew(m, 131071), k.bitmap(m, 131071))
 	}
@@ -35,8 +35,8 @@ func TestKeys(t *testing.T) {
 		k.chunks(Like):           "bm:like:post:10001:chunks{d5}",
 		k.snapshot():             "cnt:v1:post:10001{d5}",
 		k.gone():                 "gone:post:10001{d5}",
-		outboxKey(subject.tag()): "out{d5}",
-		epochKey(subject.tag()):  "epoch{d5}",
+		outboxKey(subject.Tag()): "out{d5}",
+		epochKey(subject.Tag()):  "epoch{d5}",
 		outboxKey(0):             "out{00}",
 		mineKey("alice"):         "mine:2bd806c97f0e00af1a1fc3328fa763a9",
 	} {
@@ -69,11 +69,11 @@ func TestKeysShareTheTag(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		used[subject.tag()] = true
+		used[subject.Tag()] = true
 		keys := allKeys(subject)
 		for _, key := range keys {
-			if tag, ok := hashTag(key); !ok || tag != subject.tag().String() {
-				t.Errorf("%s: a cluster hashes %q, want %s", key, tag, subject.tag())
+			if tag, ok := hashTag(key); !ok || tag != subject.Tag().String() {
+				t.Errorf("%s: a cluster hashes %q, want %s", key, tag, subject.Tag())
 			}
 			shared := strings.HasPrefix(key, "out{") || strings.HasPrefix(key, "epoch{") || strings.HasPrefix(key, "sweep{")
 			if other, taken := owner[key]; taken && !shared {

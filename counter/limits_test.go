@@ -268,7 +268,7 @@ func BenchmarkFold(b *testing.B) {
 	for _, n := range []int{1, 500} {
 		b.Run(fmt.Sprintf("subjects=%d", n), func(b *testing.B) {
 			s := newSystem(b, FactsConfig{OutboxLimit: 1 << 30})
-			a := &Aggregator{redis: s.redis, log: quiet}
+			a := &Aggregator{redis: s.redis, Consumer: &Consumer{log: quiet}}
 			changed := map[Subject]Version{}
 			for i := range n {
 				p := post(b, fmt.Sprint(i))

@@ -173,9 +173,9 @@ func TestSightingEndsWithEpoch(t *testing.T) {
 	// As a restore would leave it: the same facts in a small set, a new epoch.
 	k := keysOf(p)
 	pipe := s.redis.writes.TxPipeline()
-	pipe.Del(t.Context(), k.bitmap(Like, 0), k.n(Like), k.chunks(Like), epochKey(p.tag()))
+	pipe.Del(t.Context(), k.bitmap(Like, 0), k.n(Like), k.chunks(Like), epochKey(p.Tag()))
 	pipe.SAdd(t.Context(), k.few(Like), 7)
-	pipe.Set(t.Context(), epochKey(p.tag()), "another", 0)
+	pipe.Set(t.Context(), epochKey(p.Tag()), "another", 0)
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestPromotionDeclines(t *testing.T) {
 		s.set(t, o, p, Like, true)
 	}
 	word, err := s.redis.run(t.Context(), lua.Promote, call{
-		keys: []string{epochKey(p.tag()), k.gone(), k.few(Like), k.n(Like), k.chunks(Like), k.chunkFew(Like, 0)},
+		keys: []string{epochKey(p.Tag()), k.gone(), k.few(Like), k.n(Like), k.chunks(Like), k.chunkFew(Like, 0)},
 		args: []any{"few", 0}, // chunk 1 is not named
 	})[0].Text()
 	if err != nil || word != "declined" {

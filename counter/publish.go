@@ -132,7 +132,7 @@ func (p *Publisher) ack(ctx context.Context, changes []Change) error {
 	}
 	byTag := map[Tag]*call{}
 	for _, c := range changes {
-		tag := c.subject.tag()
+		tag := c.subject.Tag()
 		run := byTag[tag]
 		if run == nil {
 			run = &call{keys: []string{outboxKey(tag)}}

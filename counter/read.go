@@ -82,7 +82,7 @@ func (r *Reader) counts(ctx context.Context, subjects []Subject, exact bool) ([]
 				populations[i][m].ask(ctx, pipe, k, m)
 			}
 		}
-		cmds[i] = pipe.MGet(ctx, k.snapshot(), epochKey(s.tag()))
+		cmds[i] = pipe.MGet(ctx, k.snapshot(), epochKey(s.Tag()))
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 

@@ -206,7 +206,7 @@ func (r *Recounter) population(ctx context.Context, s Subject, m Metric, mode st
 		}
 		end := min(at+r.slice, len(members))
 		run := call{
-			keys: []string{epochKey(s.tag()), k.gone(), outboxKey(s.tag()), k.n(m), k.chunks(m)},
+			keys: []string{epochKey(s.Tag()), k.gone(), outboxKey(s.Tag()), k.n(m), k.chunks(m)},
 			args: []any{count, first, "", mode},
 		}
 		if end == len(members) {

@@ -20,8 +20,8 @@ const (
 
 var errBadVersion = errors.New("not a version: want milliseconds-sequence, of at most 44 and 20 bits")
 
-// parseVersion takes a stream id in its canonical form, e.g. 1796075523591-0.
-func parseVersion(id string) (Version, error) {
+// ParseVersion takes a stream id in its canonical form, e.g. 1796075523591-0.
+func ParseVersion(id string) (Version, error) {
 	left, right, found := strings.Cut(id, "-")
 	ms, err1 := strconv.ParseUint(left, 10, 64)
 	sequence, err2 := strconv.ParseUint(right, 10, 64)

@@ -138,7 +138,7 @@ func (p *membership) ask(ctx context.Context, pipe redis.Pipeliner, trust bool) 
 		}
 	}
 	for _, s := range p.subjects {
-		if tag := s.tag(); p.epochs[tag] == nil {
+		if tag := s.Tag(); p.epochs[tag] == nil {
 			p.epochs[tag] = pipe.Get(ctx, epochKey(tag))
 		}
 	}
@@ -148,7 +148,7 @@ func (p *membership) ask(ctx context.Context, pipe redis.Pipeliner, trust bool) 
 func (p *membership) read() error {
 	var first error
 	for i, s := range p.subjects {
-		epoch, err := p.epochs[s.tag()].Result()
+		epoch, err := p.epochs[s.Tag()].Result()
 		if err == redis.Nil { //nolint:errorlint // go-redis returns it bare, and this is the hot path
 			err = ErrNoEpoch
 		}
@@ -193,7 +193,7 @@ func (p *membership) flag(s Subject, m Metric, c containers, epoch string) (bool
 func (p *membership) stale() bool {
 	same := p.connects == p.reader.redis.connects.Load()
 	for i, s := range p.subjects {
-		epoch := p.epochs[s.tag()].Val()
+		epoch := p.epochs[s.Tag()].Val()
 		for m := range Metric(metrics) {
 			c := p.asked[i][m]
 			if c.few == nil && (!same || c.seen.epoch != epoch) {
