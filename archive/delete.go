@@ -145,7 +145,7 @@ func (s *Store) deletedUsers(ctx context.Context, db bun.IDB, viewers []counter.
 		hashes[i] = UserHash(v)
 	}
 	var found []string
-	if err := db.NewSelect().Table("deleted_users").Column("hash").Where("hash IN (?)", bun.List(hashes)).Scan(ctx, &found); err != nil {
+	if err := db.NewSelect().Table("deleted_users").Column("hash").Where("hash IN (?)", bun.List(hashes)).Where("purged").Scan(ctx, &found); err != nil {
 		return nil, fmt.Errorf("look for tombstones of users: %w", err)
 	}
 	for _, hash := range found {

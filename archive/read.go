@@ -1,8 +1,12 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/uptrace/bun"
 
@@ -51,69 +55,66 @@ type Liker struct {
 	Version counter.Version
 }
 
-// Likers returns at most n of those who like (or fav) a subject, newest first,
-// behind after; nil starts with the newest. Only Version and Ordinal of after are
-// looked at.
-func (s *Store) Likers(ctx context.Context, subject counter.Subject, m counter.Metric, after *Liker, n int) ([]Liker, error) {
-	query := s.db.NewSelect().TableExpr("reactions AS r").Join("JOIN users AS u ON u.ordinal = r.ordinal").
-		ColumnExpr("u.sub, u.name, r.ordinal, r.version").
-		Where("r.subject = ?", subject.String()).Where("r.metric = ?", int(m)).Where("r.active")
-	if after != nil {
-		query = query.Where("(r.version, r.ordinal) < (?, ?)", int64(after.Version), uint32(after.Ordinal))
+// LikersQuery asks for at most N of those who like (or fav) a subject, newest
+// first, behind After; nil starts with the newest. Only Version and Ordinal of
+// After are looked at.
+type LikersQuery struct {
+	Subject counter.Subject
+	Metric  counter.Metric
+	After   *Liker
+	N       int
+}
+
+// maxUnion is how many of them go into one statement; SQLite takes 500.
+const maxUnion = 100
+
+// Likers answers queries in their order, with one statement for a page's.
+func (s *Store) Likers(ctx context.Context, queries ...LikersQuery) ([][]Liker, error) {
+	answers := make([][]Liker, len(queries))
+	for first := 0; first < len(queries); first += maxUnion {
+		last := min(first+maxUnion, len(queries))
+		if err := s.likers(ctx, queries[first:last], answers[first:last]); err != nil {
+			return nil, fmt.Errorf("read who reacted: %w", err)
+		}
+	}
+	return answers, nil
+}
+
+func (s *Store) likers(ctx context.Context, queries []LikersQuery, answers [][]Liker) error {
+	var text strings.Builder
+	var args []any
+	for i, q := range queries {
+		if i > 0 {
+			text.WriteString(" UNION ALL ")
+		}
+		text.WriteString("SELECT * FROM (SELECT ? AS place, u.sub, u.name, r.ordinal, r.version" +
+			" FROM reactions AS r JOIN users AS u ON u.ordinal = r.ordinal" +
+			" WHERE r.subject = ? AND r.metric = ? AND r.active")
+		args = append(args, i, q.Subject.String(), int(q.Metric))
+		if q.After != nil {
+			text.WriteString(" AND (r.version, r.ordinal) < (?, ?)")
+			args = append(args, int64(q.After.Version), uint32(q.After.Ordinal))
+		}
+		text.WriteString(" ORDER BY r.version DESC, r.ordinal DESC LIMIT ?) AS q" + strconv.Itoa(i))
+		args = append(args, q.N)
 	}
 	var rows []struct {
+		Place            int
 		Sub, Name        string
 		Ordinal, Version int64
 	}
-	if err := query.OrderExpr("r.version DESC, r.ordinal DESC").Limit(int64(n)).Scan(ctx, &rows); err != nil {
-		return nil, fmt.Errorf("read who reacted to %s: %w", subject, err)
+	if err := s.db.NewRaw(text.String(), args...).Scan(ctx, &rows); err != nil {
+		return err
 	}
-	likers := make([]Liker, len(rows))
-	for i, row := range rows {
-		likers[i] = Liker{Sub: counter.Viewer(row.Sub), Name: row.Name, Ordinal: counter.Ordinal(row.Ordinal), Version: counter.Version(row.Version)}
+	for _, row := range rows {
+		answers[row.Place] = append(answers[row.Place], Liker{
+			Sub: counter.Viewer(row.Sub), Name: row.Name, Ordinal: counter.Ordinal(row.Ordinal), Version: counter.Version(row.Version),
+		})
 	}
-	return likers, nil
-}
-
-// Mine is a subject that a viewer likes or favs. Both are its place in the list.
-type Mine struct {
-	Subject counter.Subject
-	Version counter.Version
-}
-
-// Of returns at most n subjects that a viewer likes (or favs), the newest
-// reaction first, behind after; nil starts with the newest. Subjects that were
-// deleted a moment ago may still be among them.
-func (s *Store) Of(ctx context.Context, ordinal counter.Ordinal, m counter.Metric, after *Mine, n int) ([]Mine, error) {
-	query := s.db.NewSelect().TableExpr("reactions AS r").ColumnExpr("r.subject, r.version").
-		Where("r.ordinal = ?", uint32(ordinal)).Where("r.metric = ?", int(m)).Where("r.active")
-	if after != nil {
-		query = query.Where("(r.version, r.subject) < (?, ?)", int64(after.Version), after.Subject.String())
+	for _, answer := range answers { // a union has no order of its own
+		slices.SortFunc(answer, func(a, b Liker) int {
+			return cmp.Or(cmp.Compare(b.Version, a.Version), cmp.Compare(b.Ordinal, a.Ordinal))
+		})
 	}
-	var rows []struct {
-		Subject string
-		Version int64
-	}
-	if err := query.OrderExpr("r.version DESC, r.subject DESC").Limit(int64(n)).Scan(ctx, &rows); err != nil {
-		return nil, fmt.Errorf("read a viewer's reactions: %w", err)
-	}
-	mine := make([]Mine, len(rows))
-	for i, row := range rows {
-		subject, err := counter.ParseSubject(row.Subject)
-		if err != nil {
-			return nil, fmt.Errorf("archived reaction to %q: %w", row.Subject, err)
-		}
-		mine[i] = Mine{Subject: subject, Version: counter.Version(row.Version)}
-	}
-	return mine, nil
-}
-
-// CountOf returns how many subjects a viewer likes (or favs).
-func (s *Store) CountOf(ctx context.Context, ordinal counter.Ordinal, m counter.Metric) (int, error) {
-	count, err := s.db.NewSelect().Table("reactions").
-		Where("ordinal = ?", uint32(ordinal)).Where("metric = ?", int(m)).Where("active").Count(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("count a viewer's reactions: %w", err)
-	}
-	return int(count), nil
+	return nil
 }

@@ -263,7 +263,7 @@ func TestApplyPassesOver(t *testing.T) {
 		s := archive.NewStore(db)
 		apply(t, s, event("2", counter.Like, 1, true, 1), event("2", counter.Like, 2, true, 2)) // both are known from now on
 		execute(t, db, "INSERT INTO deleted_posts (id, deleted_at) VALUES ('1', 0)")
-		execute(t, db, "INSERT INTO deleted_users (hash, deleted_at) VALUES (?, 0)", archive.UserHash(viewer(1)))
+		execute(t, db, "INSERT INTO deleted_users (hash, deleted_at, purged) VALUES (?, 0, TRUE)", archive.UserHash(viewer(1)))
 		events := []counter.Event{
 			event("1", counter.Like, 2, true, 10),                               // of a deleted post
 			event("2", counter.Like, 1, true, 11),                               // of a user who has left a moment ago
@@ -302,7 +302,7 @@ func TestTombstoneDuringBatch(t *testing.T) {
 		}
 		set = true
 		execute(t, db, "INSERT INTO deleted_posts (id, deleted_at) VALUES ('1', 0)")
-		execute(t, db, "INSERT INTO deleted_users (hash, deleted_at) VALUES (?, 0)", archive.UserHash(viewer(2)))
+		execute(t, db, "INSERT INTO deleted_users (hash, deleted_at, purged) VALUES (?, 0, TRUE)", archive.UserHash(viewer(2)))
 		if err := other.DeleteSubject(t.Context(), post(t, "1")); err != nil {
 			t.Error(err)
 		}

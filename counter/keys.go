@@ -20,8 +20,9 @@ const tags = Tags
 
 func (t Tag) String() string { return t.braced()[1:3] }
 
-// Tag is the slot that all keys of s share: CRC-32 of type:id, step by step: crc32.ChecksumIEEE would want a copy
-// of it on the heap, many times a page.
+// Tag is the slot that all keys of s share: CRC-32 of type:id. It goes step by
+// step, since crc32.ChecksumIEEE would want a copy of it on the heap, many times
+// a page.
 func (s Subject) Tag() Tag {
 	crc := checksum(^uint32(0), s.kind)
 	crc = checksum(crc, ":")

@@ -177,3 +177,21 @@ func (f *Feed) IDs(ctx context.Context, after string, n int) ([]string, error) {
 	}
 	return ids, nil
 }
+
+// ByAuthor returns up to n posts of an author, also private ones, whose ids come
+// after the given one in bytewise order; from the first for "".
+func (f *Feed) ByAuthor(ctx context.Context, sub, after string, n int) ([]*Post, error) {
+	if !validSub(sub) {
+		return nil, nil
+	}
+	var rows []postRow
+	err := selectPosts(f.db, &rows).Where("p.author_sub = ?", sub).Where("p.id > ?", after).Order("p.id").Limit(int64(n)).Scan(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list an author's posts: %w", err)
+	}
+	posts := make([]*Post, len(rows))
+	for i := range rows {
+		posts[i] = rows[i].post()
+	}
+	return posts, nil
+}

@@ -8,6 +8,9 @@ import (
 	"github.com/tallyfeed/tallyfeed/auth"
 )
 
+// invalidToken is a challenge (RFC 6750, section 3).
+const invalidToken = `Bearer error="invalid_token"`
+
 // authenticate puts the viewer into the request's context. No token is nobody;
 // a token that can't be believed is an error and never nobody: a client whose
 // token has expired must learn so, and not see hearts go out.
@@ -30,7 +33,7 @@ func (r *resolver) authenticate(address func(*http.Request) string, next http.Ha
 			w.Header().Set("Retry-After", "1")
 			refuse(w, request, http.StatusServiceUnavailable, codeUnavailable, "tokens can't be checked now, try again in a moment")
 		default:
-			w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`) // RFC 6750, section 3
+			w.Header().Set("WWW-Authenticate", invalidToken)
 			refuse(w, request, http.StatusUnauthorized, codeUnauthenticated, err.Error())
 		}
 	})

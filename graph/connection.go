@@ -29,10 +29,27 @@ func (c *PostConnection) Nodes() []*Post { return c.posts }
 
 // PageInfo says how to go on.
 func (c *PostConnection) PageInfo() *PageInfo {
-	info := &PageInfo{HasNextPage: c.hasNext, HasPreviousPage: c.hasPrevious}
-	if n := len(c.posts); n > 0 {
-		first, last := c.posts[0].post.Cursor(), c.posts[n-1].post.Cursor()
+	return pageInfo(c.Edges(), c.hasNext, c.hasPrevious)
+}
+
+// pageInfo is that of a page with these edges.
+func pageInfo[E interface{ Cursor() string }](edges []E, hasNext, hasPrevious bool) *PageInfo {
+	info := &PageInfo{HasNextPage: hasNext, HasPreviousPage: hasPrevious}
+	if n := len(edges); n > 0 {
+		first, last := edges[0].Cursor(), edges[n-1].Cursor()
 		info.StartCursor, info.EndCursor = &first, &last
 	}
 	return info
+}
+
+// pageSize checks first.
+func pageSize(first *int32) (int, error) {
+	size := anyPage
+	if first != nil {
+		size = int(*first)
+	}
+	if size < 1 || size > maxPage {
+		return 0, badInput("first", "must be between 1 and 100")
+	}
+	return size, nil
 }

@@ -2,6 +2,7 @@
 // counter, and lays what a viewer did over what everybody sees.
 //
 //	query.go, mutation.go, post.go, user.go, connection.go   a file per type
+//	likers.go, reacted.go   lists out of the archive
 //	overlay.go     counts and the viewer's flags: one round trip a request
 //	errors.go      what a client learns of an error
 //	guard.go, cost.go, limits.go, nulls.go   what is not run
@@ -13,6 +14,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
@@ -44,6 +46,25 @@ type Counts interface {
 	Viewer(ctx context.Context, viewer counter.Viewer, subjects []counter.Subject) ([]counter.ViewerState, error)
 }
 
+// Archive is what is asked of archive about everybody.
+type Archive interface {
+	Likers(ctx context.Context, queries ...archive.LikersQuery) ([][]archive.Liker, error)
+	Counts(ctx context.Context, subjects []counter.Subject) (map[counter.Subject]counter.Totals, error)
+}
+
+// Lists is what is asked of archive about the viewer.
+type Lists interface {
+	Page(ctx context.Context, viewer counter.Viewer, m counter.Metric, after *archive.Mine, n int) (archive.Page, error)
+}
+
+// Users lets somebody leave.
+type Users interface {
+	// Leave makes sub unknown from now on. What is theirs goes within minutes.
+	Leave(ctx context.Context, sub string) error
+	// Left says whether sub has left. It is asked with every operation.
+	Left(sub string) bool
+}
+
 // Verifier checks tokens.
 type Verifier interface {
 	Verify(ctx context.Context, token string) (auth.Viewer, error)
@@ -54,12 +75,18 @@ type Services struct {
 	Posts    Posts
 	Facts    Facts
 	Counts   Counts
+	Archive  Archive
+	Lists    Lists
+	Users    Users
 	Verifier Verifier
 	Log      *slog.Logger
 }
 
 // resolver is the root of all resolvers.
-type resolver struct{ Services }
+type resolver struct {
+	Services
+	likers LikersPolicy
+}
 
 // Query is part of ResolverRoot.
 func (r *resolver) Query() QueryResolver { return &query{r} }

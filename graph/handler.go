@@ -32,6 +32,8 @@ type Options struct {
 	// Costs and Mutations limit what a viewer, or else an address, may ask for;
 	// nil: nothing is limited.
 	Costs, Mutations Buckets
+	// Likers says who may see who likes a post; "" means everybody.
+	Likers LikersPolicy
 	// Address says where a request comes from; nil: its connection does.
 	Address func(*http.Request) string
 }
@@ -49,7 +51,7 @@ func (h *Handler) Close() { h.sockets.close() }
 // NewHandler serves /graphql. It authenticates, and passes nothing on that has a
 // bad token.
 func NewHandler(services Services, options Options) *Handler {
-	r := &resolver{services}
+	r := &resolver{Services: services, likers: options.Likers}
 	if options.Address == nil {
 		options.Address = func(request *http.Request) string {
 			host, _, _ := net.SplitHostPort(request.RemoteAddr)
@@ -72,7 +74,7 @@ func NewHandler(services Services, options Options) *Handler {
 	// for to be kept.
 	server.Use(persisted{documents: options.Documents, trusted: options.Trusted, only: options.TrustedOnly})
 	server.Use(guard{passed: parsed})
-	server.Use(limits{introspection: options.Introspection, costs: options.Costs, mutations: options.Mutations})
+	server.Use(limits{users: r.Users, introspection: options.Introspection, costs: options.Costs, mutations: options.Mutations})
 	if options.Documents != nil && !options.TrustedOnly {
 		server.Use(keeping{options.Documents})
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/99designs/gqlgen/graphql/errcode"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
+
+	"github.com/tallyfeed/tallyfeed/auth"
 )
 
 // Buckets are rate limits.
@@ -20,6 +22,7 @@ type Buckets interface {
 
 // limits refuses what asks for too much, or too often, before it is run.
 type limits struct {
+	users            Users
 	introspection    bool
 	costs, mutations Buckets // nil: no limit
 }
@@ -38,7 +41,10 @@ func (limits) Validate(graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationContext runs before the operation does.
 func (l limits) MutateOperationContext(ctx context.Context, operation *graphql.OperationContext) *gqlerror.Error {
-	// First of all: to collect fields panics where @skip or @include has no boolean.
+	if viewer, ok := auth.ViewerFrom(ctx); ok && l.users.Left(viewer.Sub) {
+		return coded(nil, codeUnauthenticated, "this user was deleted")
+	}
+	// Before anything is collected: to collect fields panics where @skip or @include has no boolean.
 	if err := noNulls(operation, operation.Operation.SelectionSet, map[string]bool{}); err != nil {
 		return err
 	}

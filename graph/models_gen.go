@@ -22,6 +22,22 @@ type DeletePostPayload struct {
 	ClientMutationID *string `json:"clientMutationId,omitempty"`
 }
 
+// Who is to be deleted.
+type DeleteUserInput struct {
+	// The viewer's own id: nobody deletes oneself by a slip.
+	ID string `json:"id"`
+	// Comes back as it is.
+	ClientMutationID *string `json:"clientMutationId,omitempty"`
+}
+
+// Who was deleted.
+type DeleteUserPayload struct {
+	// The id that nobody has any more.
+	DeletedUserID string `json:"deletedUserId"`
+	// What the input held.
+	ClientMutationID *string `json:"clientMutationId,omitempty"`
+}
+
 // Everything that can be changed. A token is needed: without one each of these
 // answers `UNAUTHENTICATED`. All of them can be repeated safely but `publishPost`.
 type Mutation struct {
@@ -29,13 +45,13 @@ type Mutation struct {
 
 // Where a page stands in its connection.
 type PageInfo struct {
-	// Whether there are posts after this page.
+	// Whether there is more after this page.
 	HasNextPage bool `json:"hasNextPage"`
-	// Whether there are posts before this page: true behind a cursor.
+	// Whether there is something before this page: true behind a cursor.
 	HasPreviousPage bool `json:"hasPreviousPage"`
-	// Cursor of the first post. Null on an empty page.
+	// Cursor of the first element. Null on an empty page.
 	StartCursor *string `json:"startCursor,omitempty"`
-	// Cursor of the last post: the `after` of the next page. Null on an empty page.
+	// Cursor of the last element: the `after` of the next page. Null on an empty page.
 	EndCursor *string `json:"endCursor,omitempty"`
 }
 

@@ -102,6 +102,23 @@ func (m *mutation) DeletePost(ctx context.Context, input DeletePostInput) (*Dele
 	return &DeletePostPayload{DeletedPostID: input.ID, ClientMutationID: input.ClientMutationID}, nil
 }
 
+// DeleteUser is for good.
+func (m *mutation) DeleteUser(ctx context.Context, input DeleteUserInput) (*DeleteUserPayload, error) {
+	viewer, err := signedIn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if sub, ok := parseUserID(input.ID); !ok {
+		return nil, badInput("id", "is not a user's id")
+	} else if sub != viewer.Sub {
+		return nil, &clientError{code: codeForbidden, message: "nobody can delete another user"}
+	}
+	if err := m.Users.Leave(ctx, viewer.Sub); err != nil {
+		return nil, unavailable("deletions", err)
+	}
+	return &DeleteUserPayload{DeletedUserID: input.ID, ClientMutationID: input.ClientMutationID}, nil
+}
+
 // view reads the reactions of a post that a mutation returns.
 func (m *mutation) view(ctx context.Context, post *feed.Post) *Post {
 	overlay := overlayFrom(ctx)

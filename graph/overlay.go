@@ -10,6 +10,7 @@ import (
 	"github.com/graph-gophers/dataloader/v7"
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
@@ -22,6 +23,10 @@ import (
 // both loaders send one pipeline each, side by side. So a request costs the
 // same round trips whatever its shape, and no window is waited for.
 type overlay struct {
+	resolver     *resolver
+	likersPolicy LikersPolicy
+	likers       *dataloader.Loader[likersPage, []archive.Liker]
+
 	counts *dataloader.Loader[counter.Subject, counter.Reading]
 	states *dataloader.Loader[counter.Subject, counter.ViewerState] // nil: nobody is signed in
 	wanted wanted                                                   // what of it the operation asks for
@@ -44,9 +49,12 @@ const safetyNet = 100 * time.Millisecond
 // withOverlay begins a request's overlay; it runs once for each operation.
 func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	operation := graphql.GetOperationContext(ctx)
-	o := &overlay{wanted: wantedBy(operation)}
+	o := &overlay{resolver: r, wanted: wantedBy(operation), likersPolicy: r.likers}
+	if o.wanted&listOverlay != 0 {
+		o.likers = r.likersLoader()
+	}
 	read := r.Counts.Counts
-	if o.wanted == exactOverlay {
+	if o.wanted&exactOverlay != 0 {
 		read = r.Counts.ExactCounts
 	}
 	if operation.Operation.Operation == ast.Query {
@@ -54,7 +62,13 @@ func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	}
 	o.counts = dataloader.NewBatchedLoader(
 		func(ctx context.Context, subjects []counter.Subject) []*dataloader.Result[counter.Reading] {
-			return batch(ctx, o, len(subjects), func() ([]counter.Reading, error) { return read(ctx, subjects) })
+			return batch(ctx, o, len(subjects), func() ([]counter.Reading, error) {
+				readings, err := read(ctx, subjects)
+				if err != nil {
+					r.fromArchive(ctx, subjects, readings)
+				}
+				return readings, err
+			})
 		},
 		dataloader.WithWait[counter.Subject, counter.Reading](safetyNet),
 		dataloader.WithInputCapacity[counter.Subject, counter.Reading](loaderInput),
@@ -77,6 +91,33 @@ func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	return context.WithValue(ctx, overlayKey{}, o)
 }
 
+// fromArchive fills in counts that Redis did not tell, as of when the archive had
+// them last: an older number that says so is better than none. What the archive
+// does not know either stays unknown.
+func (r *resolver) fromArchive(ctx context.Context, subjects []counter.Subject, readings []counter.Reading) {
+	var unknown []counter.Subject
+	for i, reading := range readings {
+		if !reading.Known {
+			unknown = append(unknown, subjects[i])
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, archiveTimeout)
+	defer cancel()
+	archived, err := r.Archive.Counts(ctx, unknown)
+	if err != nil {
+		r.Log.WarnContext(ctx, "archived counts not read either", "err", err)
+		return
+	}
+	for i, reading := range readings {
+		if totals, ok := archived[subjects[i]]; ok && !reading.Known {
+			readings[i].Counts, readings[i].Known = totals.Counts(), true
+		}
+	}
+}
+
+// archiveTimeout is what a page without Redis may wait for the archive.
+const archiveTimeout = time.Second
+
 // loaderInput is the length of a loader's channel: a page and some.
 const loaderInput = 32
 
@@ -90,7 +131,7 @@ func batch[V any](ctx context.Context, o *overlay, n int, read func() ([]V, erro
 		}
 	}()
 	values, err := read()
-	o.failed(err)
+	o.failed(ctx, err)
 	return results(values)
 }
 
@@ -111,8 +152,9 @@ func overlayFrom(ctx context.Context) *overlay {
 
 // failed reports the first error of the request as one that takes counts and
 // flags away; all others have the same cause.
-func (o *overlay) failed(err error) {
+func (o *overlay) failed(ctx context.Context, err error) {
 	if err != nil {
+		o.firstOnce.Do(func() { o.first = ctx })
 		o.once.Do(func() { o.report(unavailable("counts and flags", err)) })
 	}
 }
@@ -132,7 +174,7 @@ func (o *overlay) over(ctx context.Context, posts ...*feed.Post) []*Post {
 		all[i] = Post{post: post, reactions: &loads[i]}
 		views[i] = &all[i]
 		subject, err := counter.NewSubject(counter.TypePost, post.ID)
-		if err != nil || o.wanted == noOverlay {
+		if err != nil || o.wanted&plainOverlay == 0 {
 			continue
 		}
 		loads[i].reading = o.counts.Load(loading, subject)
@@ -169,9 +211,13 @@ func (o *overlay) arrive(ctx context.Context) {
 }
 
 func (o *overlay) arrived() {
-	if o.arriving.Add(-1) > 0 {
-		return
+	if o.arriving.Add(-1) <= 0 {
+		o.flush()
 	}
+}
+
+// flush sends what was announced.
+func (o *overlay) flush() {
 	o.counts.Flush()
 	if o.states != nil {
 		o.states.Flush()
@@ -259,36 +305,37 @@ func announces(rootField string) bool {
 type wanted int
 
 const (
-	noOverlay wanted = iota
-	plainOverlay
+	plainOverlay wanted = 1 << iota
 	exactOverlay
+	listOverlay
 )
 
 // wantedBy looks at each fragment once, so it costs as much as the document is
 // long.
 func wantedBy(operation *graphql.OperationContext) wanted {
-	most := wantedIn(operation.Operation.SelectionSet)
+	all := wantedIn(operation.Operation.SelectionSet)
 	for _, fragment := range operation.Doc.Fragments {
-		most = max(most, wantedIn(fragment.SelectionSet))
+		all |= wantedIn(fragment.SelectionSet)
 	}
-	return most
+	return all
 }
 
-func wantedIn(set ast.SelectionSet) (most wanted) {
+func wantedIn(set ast.SelectionSet) (all wanted) {
 	for _, selection := range set {
 		switch s := selection.(type) {
 		case *ast.Field:
 			switch s.Name {
 			case "exactLikeCount", "exactFavCount":
-				return exactOverlay
+				all |= exactOverlay | plainOverlay
 			case "likeCount", "favCount", "countsAsOf", "viewerHasLiked", "viewerHasFaved":
-				most = max(most, plainOverlay)
-			default:
-				most = max(most, wantedIn(s.SelectionSet))
+				all |= plainOverlay
+			case "likers":
+				all |= listOverlay | plainOverlay // its total is a count
 			}
+			all |= wantedIn(s.SelectionSet)
 		case *ast.InlineFragment:
-			most = max(most, wantedIn(s.SelectionSet))
+			all |= wantedIn(s.SelectionSet)
 		}
 	}
-	return most
+	return all
 }

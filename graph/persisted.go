@@ -200,7 +200,7 @@ func namesDocument(r *http.Request, params *graphql.RawParams) bool {
 
 func init() {
 	// What never ran is a request error.
-	for _, code := range []string{codeQueryTooLarge, codePersistedQueryNotInList, codePersistedQueryNotFound, codeRateLimited, codeBadUserInput} {
+	for _, code := range []string{codeQueryTooLarge, codePersistedQueryNotInList, codePersistedQueryNotFound, codeRateLimited, codeBadUserInput, codeUnauthenticated} {
 		errcode.RegisterErrorType(code, errcode.KindProtocol)
 	}
 }

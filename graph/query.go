@@ -27,12 +27,9 @@ func (q *query) Feed(ctx context.Context, first *int32, after *string) (*PostCon
 	overlay := overlayFrom(ctx)
 	defer overlay.arrive(ctx)
 
-	size := anyPage
-	if first != nil {
-		size = int(*first)
-	}
-	if size < 1 || size > maxPage {
-		return nil, badInput("first", "must be between 1 and 100")
+	size, err := pageSize(first)
+	if err != nil {
+		return nil, err
 	}
 	var cursor *feed.Cursor
 	if after != nil {

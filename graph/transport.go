@@ -92,6 +92,9 @@ func requestErrorStatus(header http.Header, media string, errs gqlerror.List) in
 		case codeRateLimited:
 			header.Set("Retry-After", fmt.Sprint(err.Extensions[retryAfterKey]))
 			return http.StatusTooManyRequests
+		case codeUnauthenticated: // a user who was deleted: the token is good, and no use
+			header.Set("WWW-Authenticate", invalidToken)
+			return http.StatusUnauthorized
 		case codePersistedQueryNotFound:
 			return http.StatusOK
 		}
