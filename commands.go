@@ -70,7 +70,7 @@ func (c *importCommand) Run(e *environment) (err error) {
 type epochCommand struct {
 	redisFlags `embed:""`
 
-	Declare bool `help:"Say that this Redis holds all the likes there are. Whatever it lacks is forgotten for good: bring its append-only file or snapshot back first, if there is one."`
+	Declare bool `help:"Say that this Redis holds all the likes there are. Normally a server with the role archive restores them and says so itself: this is for an operator who gives up for good what Redis lacks."`
 }
 
 // Run is called by kong.

@@ -161,14 +161,11 @@ func (p *parts) openRedis(ctx, life context.Context, config serveCommand, log lo
 		return err
 	}
 	p.closers = append(p.closers, p.redis.Close)
-	if config.Redis == "" {
-		return p.redis.DeclareEpoch(ctx) // it is empty: what was liked is forgotten
-	}
 	for _, warning := range p.redis.Warnings(ctx) {
 		log.Warn(warning)
 	}
 	if err := p.redis.Found(ctx, p.ordinals); err != nil && !errors.Is(err, counter.ErrNoEpoch) {
-		return err // without an epoch, posts are served all the same; the watch says what to do
+		return err // without an epoch, posts are served all the same, and the role archive restores
 	}
 	return nil
 }

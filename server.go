@@ -115,7 +115,7 @@ func announce(out io.Writer, config serveCommand, parts *parts, address string) 
 		name, real string
 		note       string
 	}{
-		{"redis", parts.redisName, "likes are forgotten at exit"},
+		{"redis", parts.redisName, "likes are kept in the database"},
 		{"kafka", parts.kafkaName, "kept in " + config.Data},
 		{"database", parts.databaseName, "SQLite, kept in " + config.Data},
 	} {
@@ -171,6 +171,9 @@ func (s *system) readiness(ctx context.Context) error {
 	case err != nil:
 		return errors.New("redis does not answer")
 	case !status.Complete():
+		if s.restorer != nil && s.restorer.Progress() != "" {
+			return errors.New(s.restorer.Progress())
+		}
 		return errors.New("redis does not hold all facts")
 	}
 	if err := s.parts.database.PingContext(ctx); err != nil {

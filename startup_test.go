@@ -23,7 +23,7 @@ func TestStartUpText(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	p := serving(t, nil, "--listen", "127.0.0.1:0", "--data", data) // no command means serve
-	form := regexp.MustCompile(`^redis +embedded \(likes are forgotten at exit\)
+	form := regexp.MustCompile(`^redis +embedded \(likes are kept in the database\)
 kafka +embedded \(kept in \S+\)
 database +embedded \(SQLite, kept in \S+\)
 address +http://127\.0\.0\.1:[1-9][0-9]*/

@@ -18,6 +18,7 @@ type system struct {
 	posts    *feed.Feed
 	facts    *counter.Facts
 	reader   *counter.Reader
+	restorer *counter.Restorer // nil where the process does not restore
 	verifier *auth.Verifier
 	edge     *graph.Handler // nil without the role api
 	workers  []func(context.Context) error
@@ -55,11 +56,16 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		parts.closeFirst(aggregator.Close)
 		s.workers = append(s.workers, aggregator.Run)
 	}
+	store, archiveGroup := archive.NewStore(parts.database), groupFor(archive.Group, config.KafkaTopic)
 	if config.has(roleArchive) {
-		archiver := archive.NewArchiver(archive.NewStore(parts.database), parts.kafka, log,
-			archive.ArchiverConfig{Group: groupFor(archive.Group, config.KafkaTopic)})
+		archiver := archive.NewArchiver(store, parts.kafka, log, archive.ArchiverConfig{Group: archiveGroup})
 		parts.closeFirst(archiver.Close)
 		s.workers = append(s.workers, archiver.Run)
+	}
+	if config.has(roleArchive) || parts.redisName == "" { // nobody else could restore an embedded Redis
+		s.restorer = counter.NewRestorer(parts.redis, store, parts.ordinals,
+			counter.NewCatchUp(parts.kafka, archiveGroup, store), publisher, log, counter.RestorerConfig{})
+		s.workers = append(s.workers, s.restorer.Run)
 	}
 	if config.has(roleAudit) {
 		auditor := counter.NewAuditor(parts.redis, postSubjects{s.posts}, recounter, log, counter.AuditConfig{Rate: config.AuditRate})

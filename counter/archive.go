@@ -1,5 +1,7 @@
 package counter
 
+import "context"
+
 // Totals are counts as the archive knows them.
 type Totals struct {
 	Subject   Subject
@@ -15,4 +17,20 @@ type Reaction struct {
 	Ordinal Ordinal
 	Active  bool
 	Version Version
+}
+
+// Archive is the second copy of the facts, as a restore needs it. Package
+// archive has one.
+type Archive interface {
+	// Apply takes events, however often and in any order. It returns by their
+	// places those that can't be taken.
+	Apply(ctx context.Context, events []Event) (map[int]error, error)
+	// TagVersions returns the highest version ever seen of each tag.
+	TagVersions(ctx context.Context) (map[Tag]Version, error)
+	// Subjects returns up to n subjects of a tag behind the given one, in the
+	// order of their names; from the start for "".
+	Subjects(ctx context.Context, tag Tag, after string, n int) ([]Totals, error)
+	// Active calls see with every fact of subjects that is set, in the order of
+	// subject, metric and ordinal, and stops at its first error.
+	Active(ctx context.Context, subjects []Subject, see func(Reaction) error) error
 }

@@ -17,25 +17,35 @@ func (s EpochStatus) Complete() bool { return s.Present == s.Tags }
 
 // Epoch counts the epochs.
 func (r *Redis) Epoch(ctx context.Context) (EpochStatus, error) {
+	missing, err := r.missingEpochs(ctx)
+	if err != nil {
+		return EpochStatus{}, err
+	}
+	return EpochStatus{Tags: tags, Present: tags - len(missing)}, nil
+}
+
+// missingEpochs returns the tags that lack theirs.
+func (r *Redis) missingEpochs(ctx context.Context) ([]Tag, error) {
 	pipe := r.reads.Pipeline()
 	cmds := make([]*redis.IntCmd, tags)
 	for t := range cmds {
 		cmds[t] = pipe.Exists(ctx, epochKey(Tag(t)))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return EpochStatus{}, fmt.Errorf("read epochs: %w", err)
+		return nil, fmt.Errorf("read epochs: %w", err)
 	}
-	status := EpochStatus{Tags: tags}
-	for _, cmd := range cmds {
-		status.Present += int(cmd.Val())
+	var missing []Tag
+	for t, cmd := range cmds {
+		if cmd.Val() == 0 {
+			missing = append(missing, Tag(t))
+		}
 	}
-	return status, nil
+	return missing, nil
 }
 
 // DeclareEpoch says that this Redis holds all facts there are, for every tag
-// that lacks an epoch. It is for a new system, and for an operator who has
-// brought the facts back or can do without them. What tags have already is left
-// alone.
+// that lacks an epoch. It is for a new system, and for an operator who can do
+// without what a Restorer would bring back. What tags have already is left alone.
 func (r *Redis) DeclareEpoch(ctx context.Context) error {
 	value := rand.Text() // another one each time: readers forget what they saw before
 	pipe := r.writes.Pipeline()

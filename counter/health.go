@@ -67,14 +67,14 @@ func infoField(info, name string) string {
 }
 
 // Watch looks at Redis every few seconds: it says in the log when facts are
-// missing and what to do, and knows when memory runs out.
+// missing, and knows when memory runs out.
 type Watch struct {
 	redis *Redis
 	limit float64
 	log   *slog.Logger
 
 	full       atomic.Bool
-	incomplete bool
+	incomplete int // looks in a row
 }
 
 const watchEvery = 2 * time.Second
@@ -128,14 +128,15 @@ func (w *Watch) look(ctx context.Context) {
 	if err != nil {
 		return // whoever needs Redis now says so
 	}
-	if incomplete := !status.Complete(); incomplete != w.incomplete {
-		w.incomplete = incomplete
-		if incomplete {
-			w.log.ErrorContext(ctx, "redis does not hold all facts: likes are refused and counts are null. "+
-				"Bring its append-only file or snapshot back, or, if those likes may be forgotten, run: tallyfeed epoch --redis URL --declare",
-				"parts lacking", status.Tags-status.Present, "of", status.Tags)
-		} else {
+	if status.Complete() {
+		if w.incomplete > 1 {
 			w.log.InfoContext(ctx, "redis holds all facts again")
 		}
+		w.incomplete = 0
+		return
+	}
+	if w.incomplete++; w.incomplete == 2 { // a restore may be done before that
+		w.log.ErrorContext(ctx, "redis does not hold all facts: likes are refused and counts are null until "+
+			"a server with the role archive has restored them", "parts lacking", status.Tags-status.Present, "of", status.Tags)
 	}
 }

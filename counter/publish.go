@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/segmentio/kafka-go"
 
 	"github.com/tallyfeed/tallyfeed/lua"
@@ -124,6 +125,42 @@ func (p *Publisher) send(ctx context.Context, changes []Change) (int, error) {
 		return len(acked), fmt.Errorf("publish: %w", err)
 	}
 	return len(acked), nil
+}
+
+// drain sends what lies in the outbox of a tag, without a lease: what goes twice
+// does no harm. It returns when it has come to the end.
+func (p *Publisher) drain(ctx context.Context, t Tag) error {
+	from := "-"
+	for {
+		found, err := p.redis.reads.XRangeN(ctx, outboxKey(t), from, "+", sweepBatch).Result()
+		if err != nil {
+			return fmt.Errorf("read outbox: %w", err)
+		}
+		if len(found) == 0 {
+			return nil
+		}
+		if _, err := p.sendEntries(ctx, t, found); err != nil {
+			return err
+		}
+		from = "(" + found[len(found)-1].ID
+	}
+}
+
+// sendEntries sends what was read from the outbox of a tag.
+func (p *Publisher) sendEntries(ctx context.Context, t Tag, found []redis.XMessage) (int, error) {
+	changes := make([]Change, 0, len(found))
+	for _, message := range found {
+		change, err := changeOf(message)
+		if err != nil {
+			p.log.ErrorContext(ctx, "an outbox entry is not ours and stays", "key", outboxKey(t), "id", message.ID, "err", err)
+			continue
+		}
+		changes = append(changes, change)
+	}
+	if len(changes) == 0 {
+		return 0, nil
+	}
+	return p.send(ctx, changes)
 }
 
 func (p *Publisher) ack(ctx context.Context, changes []Change) error {

@@ -150,21 +150,10 @@ func (s *Sweeper) sweepTag(ctx context.Context, t Tag, bound string) (sent int, 
 		if len(found) == 0 {
 			return sent, s.redis.run(ctx, lua.Release, call{keys: lease.keys, args: []any{s.token}})[0].Err()
 		}
-		changes := make([]Change, 0, len(found))
-		for _, message := range found {
-			change, err := changeOf(message)
-			if err != nil {
-				s.log.ErrorContext(ctx, "an outbox entry is not ours and stays", "key", outboxKey(t), "id", message.ID, "err", err)
-				continue
-			}
-			changes = append(changes, change)
-		}
-		if len(changes) > 0 {
-			n, err := s.publisher.send(ctx, changes)
-			sent += n
-			if err != nil {
-				return sent, err
-			}
+		n, err := s.publisher.sendEntries(ctx, t, found)
+		sent += n
+		if err != nil {
+			return sent, err
 		}
 		from = "(" + found[len(found)-1].ID
 	}

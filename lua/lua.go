@@ -24,11 +24,15 @@ var (
 	Delete  = load("outbox.lua", "delete.lua")
 	Mine    = load("mine.lua")
 	Lease   = load("lease.lua")
+	Renew   = load("renew.lua")
 	Release = load("release.lua")
+	Restore = load("restore.lua")
+	Raise   = load("outbox.lua", "raise.lua")
+	Epoch   = load("epoch.lua")
 )
 
 // All is every script, for who wants them loaded before the first use.
-var All = []*Script{Toggle, Promote, Fold, Recount, Ack, Delete, Mine, Lease, Release}
+var All = []*Script{Toggle, Promote, Fold, Recount, Ack, Delete, Mine, Lease, Renew, Release, Restore, Raise, Epoch}
 
 // Script is a script's text and the hash by which EVALSHA knows it.
 type Script struct{ Text, Hash string }
