@@ -30,9 +30,9 @@ func doubling(levels int) string {
 	}) + fmt.Sprintf(" fragment f%d on Post{id}", levels)
 }
 
-// fields are n fields of a post in groups, by way of fragments.
+// fields are 52 fields for each of n pages, by way of fragments.
 func fields(n int) string {
-	return "{feed{nodes{" + times(n/50, func(i int) string { return "...g " }) + "}}} " +
+	return "{" + times(n, func(i int) string { return fmt.Sprintf("a%d:feed(first:1){nodes{...g}} ", i) }) + "} " +
 		"fragment g on Post{" + times(5, func(int) string { return "...f " }) + "} " +
 		"fragment f on Post{id title body publishedAt visibility likeCount favCount countsAsOf viewerHasLiked viewerHasFaved}"
 }
@@ -60,7 +60,7 @@ func TestHostileDocuments(t *testing.T) {
 		const query = "{viewer{id}}#"
 		return query + strings.Repeat("x", n-len(query))
 	}
-	tokens := func(n int) string { return "{viewer{id}}" + strings.Repeat("{", n-6) }
+	tokens := func(n int) string { return "{viewer{" + strings.Repeat("id ", n-5) + "}}" }
 	const everything = "id title body publishedAt visibility author{id name} likeCount favCount countsAsOf viewerHasLiked viewerHasFaved"
 	pages := func(n int) string {
 		return "{" + times(n, func(i int) string { return fmt.Sprintf("a%d:feed(first:100){edges{node{%s}}} ", i, everything) }) + "}"
@@ -79,7 +79,7 @@ func TestHostileDocuments(t *testing.T) {
 		"Bytes":      {"A document is held for longer than its request.", sized(16 << 10), sized(16<<10 + 1), "16384"},
 		"Tokens":     {"Parsing is linear in them.", "", tokens(2001), "2000"},
 		"Depth":      {"Whoever walks it calls itself.", deep(15), deep(17), "15"},
-		"Fields":     {"What is spread often is little text.", fields(450), fields(550), "500"},
+		"Fields":     {"What is spread often is little text.", fields(9), fields(10), "500"},
 		"Aliases":    {"The same work under many names.", aliases(40), aliases(41), "40"},
 		"Roots":      {"Each may ask for a page.", roots(10), roots(11), "10"},
 		"Directives": {"Each is looked at for each field.", directives(40), directives(41), "40"},
@@ -88,8 +88,8 @@ func TestHostileDocuments(t *testing.T) {
 		"Selections": {"Validation is quadratic in one selection set.", selections(120), selections(121), "120"},
 		"Cost":       {"A page of 100 with all there is may be asked for, ten of them not.", pages(1), pages(10), "5000"},
 		"CostOfIDs":  {"So may 100 posts by their ids.", lookups(1), lookups(6), "5000"},
-		"CostHidden": {"Fragments hide no cost.", "", "{...f} fragment f on Query{" + strings.Trim(pages(10), "{}") + "}}}}", "5000"},
-		"Unknown":    {"Limits come before validation: this is no field of ours.", "", "{" + times(121, func(i int) string { return "nonsense " }) + "}", "120"},
+		"CostHidden": {"Fragments hide no cost.", "", "{...f} fragment f on Query" + pages(10), "5000"},
+		"Unknown":    {"Limits come before validation: this is no field of ours.", "", nodes(times(121, func(i int) string { return "nonsense " })), "120"},
 	} {
 		over := hostile{reason: tc.reason, body: jsonBody(tc.too), status: http.StatusBadRequest, code: "QUERY_TOO_LARGE", says: tc.limit}
 		cases[name] = over
@@ -148,14 +148,14 @@ func TestCrossSite(t *testing.T) {
 		"GetOperation":   {reason: "Apollo Server takes this one as well.", method: "GET", path: query, headers: get("X-Apollo-Operation-Name", "Q"), status: 200},
 		"GetGraphQL":     {reason: "The name that belongs to no vendor.", method: "GET", path: query, headers: get("GraphQL-Require-Preflight", "1"), status: 200},
 		"GetJSON":        {reason: "Apollo Client web's: a page may not name this type without asking.", method: "GET", path: query, headers: jsonHeaders(), status: 200},
-		"NoType":         {reason: "A form of scripts: a body of no type.", headers: contentHeaders(), body: plainBody, status: 400, code: refused},
-		"TextPlain":      {reason: "A form's.", headers: contentHeaders("text/plain"), body: plainBody, status: 400, code: refused},
-		"TextCharset":    {reason: "The same with a parameter.", headers: contentHeaders("text/plain;charset=UTF-8"), body: plainBody, status: 400, code: refused},
-		"Form":           {reason: "A form's own.", headers: contentHeaders("application/x-www-form-urlencoded"), body: "query={viewer{id}}&password=" + hushText, status: 400, code: refused},
-		"Multipart":      {reason: "A form's own, and the way of uploads.", headers: contentHeaders("multipart/form-data; boundary=x"), body: "--x\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n" + plainBody + "\r\n--x--\r\n", status: 400, code: refused},
-		"Capitals":       {reason: "Types have no case.", headers: contentHeaders("Text/Plain"), body: plainBody, status: 400, code: refused},
-		"TypeTwice":      {reason: "Which?", headers: contentHeaders("text/plain", "application/json"), body: plainBody, status: 400, code: refused},
-		"TypeList":       {reason: "CVE-2022-41919: a browser takes the first.", headers: contentHeaders("text/plain; a=application/json"), body: plainBody, status: 400, code: refused},
+		"NoType":         {reason: "A form of scripts: a body of no type.", headers: contentHeaders(), body: plainBody, status: 415, code: refused},
+		"TextPlain":      {reason: "A form's.", headers: contentHeaders("text/plain"), body: plainBody, status: 415, code: refused},
+		"TextCharset":    {reason: "The same with a parameter.", headers: contentHeaders("text/plain;charset=UTF-8"), body: plainBody, status: 415, code: refused},
+		"Form":           {reason: "A form's own.", headers: contentHeaders("application/x-www-form-urlencoded"), body: "query={viewer{id}}&password=" + hushText, status: 415, code: refused},
+		"Multipart":      {reason: "A form's own, and the way of uploads.", headers: contentHeaders("multipart/form-data; boundary=x"), body: "--x\r\nContent-Disposition: form-data; name=\"operations\"\r\n\r\n" + plainBody + "\r\n--x--\r\n", status: 415, code: refused},
+		"Capitals":       {reason: "Types have no case.", headers: contentHeaders("Text/Plain"), body: plainBody, status: 415, code: refused},
+		"TypeTwice":      {reason: "Which?", headers: contentHeaders("text/plain", "application/json"), body: plainBody, status: 415, code: refused},
+		"TypeList":       {reason: "CVE-2022-41919: a browser takes the first.", headers: contentHeaders("text/plain; a=application/json"), body: plainBody, status: 415, code: refused},
 		"FormPreflight": {reason: "With the header it is no form, and still of no type of ours.", headers: func() http.Header {
 			h := contentHeaders("application/x-www-form-urlencoded")
 			h.Set("Apollo-Require-Preflight", "true")
@@ -178,7 +178,6 @@ func TestHostileFound(t *testing.T) {
 		"KeyTwice":       {reason: "encoding/json takes the last one, others the first.", body: `{"query":"{viewer{id}}","query":"{__typename}"}`, status: 400, code: "BAD_USER_INPUT"},
 		"KeyInCapitals":  {reason: "encoding/json takes any case; it is another name to all others.", body: `{"query":"{viewer{id}}","Query":"{__typename}"}`, status: 200, says: `"viewer"`},
 		"KeyOnlyCapital": {reason: "So this has no query.", body: `{"QUERY":"{viewer{id}}"}`, status: 400, code: "BAD_USER_INPUT"},
-		"KeyFolded":      {reason: "ſ is an s to encoding/json.", body: `{"query":"{viewer{id}}","variableſ":7}`, status: 200},
 		"AddressTwice":   {reason: "The same in an address.", method: "GET", path: whole + "&query=%7B__typename%7D", headers: preflight, status: 400, code: "BAD_USER_INPUT"},
 		"AddressEscape":  {reason: "A piece that can't be read must not be passed over: the query would run without its variables.", method: "GET", path: whole + "&variables=%zz", headers: preflight, status: 400, code: "BAD_USER_INPUT"},
 		"AddressSemi":    {reason: "The same with a semicolon, which parts pieces for some.", method: "GET", path: whole + "&variables=a;b", headers: preflight, status: 400, code: "BAD_USER_INPUT"},
@@ -190,9 +189,8 @@ func TestHostileFound(t *testing.T) {
 		"IntLiteral":   {reason: "A text for a number.", body: jsonBody(`{feed(first:"hunter2"){nodes{id}}}`), status: 400, code: failed},
 		"IntDefault":   {reason: "The same in a default.", body: jsonBody(`query($n:Int="hunter2"){feed(first:$n){nodes{id}}}`), status: 400, code: failed},
 		"LiteralHuge":  {reason: "10,000 digits for a number.", body: jsonBody("{feed(first:" + strings.Repeat("9", 10_000) + "){nodes{id}}}"), status: 400, code: failed},
-
-		// Suggestions are off with introspection.
 	})
+	// Suggestions are off with introspection.
 	for _, document := range []string{`{feed(frist:3){nodes{id}}}`, `mutation{publishPost(input:{titel:"a"}){post{id}}}`} {
 		if got := (hostile{body: jsonBody(document)}).send(t, p); strings.Contains(string(got.body), "Did you mean") {
 			t.Errorf("a guess is mended: %s: %s", document, got.body)
