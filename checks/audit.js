@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { buildClientSchema, getIntrospectionQuery } from 'graphql';
 import { auditServer } from 'graphql-http';
 
 // As many as version 1.23.1 has: fewer would pass without having been asked.
@@ -54,12 +55,31 @@ function preflighted(url, options = {}) {
   return fetch(url, { ...options, headers });
 }
 
+// introspects asks as tools do, for all there is: the limits of documents must let
+// them.
+async function introspects(address) {
+  const query = getIntrospectionQuery({
+    descriptions: true, specifiedByUrl: true, directiveIsRepeatable: true, schemaDescription: true, inputValueDeprecation: true,
+  });
+  const response = await fetch(address + '/graphql', {
+    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ query }),
+  });
+  const { data, errors } = await response.json();
+  if (errors) {
+    console.log('introspection: ' + JSON.stringify(errors));
+    return false;
+  }
+  const schema = buildClientSchema(data);
+  console.log(`introspection: ${Object.keys(schema.getTypeMap()).length} types`);
+  return true;
+}
+
 const failed = await serve(async (address) => {
   const results = await auditServer({ url: address + '/graphql', fetchFn: preflighted });
   const bad = results.filter((result) => result.status !== 'ok');
   for (const { id, name, status, reason } of bad) console.log(`${status} ${id} ${name}: ${reason}`);
   console.log(`graphql-http: ${results.length - bad.length} of ${results.length} audits ok`);
   if (results.length !== AUDITS) console.log(`there should be ${AUDITS} audits`);
-  return bad.length > 0 || results.length !== AUDITS;
+  return bad.length > 0 || results.length !== AUDITS || !(await introspects(address));
 });
 process.exit(failed ? 1 : 0);
