@@ -87,7 +87,7 @@ func TestHostileDocuments(t *testing.T) {
 		"Cost":       {"A page of 100 with all there is may be asked for, ten of them not.", pages(1), pages(10), "5000"},
 		"CostOfIDs":  {"So may 100 posts by their ids.", lookups(1), lookups(6), "5000"},
 		"CostHidden": {"Fragments hide no cost.", "", "{...f} fragment f on Query" + pages(10), "5000"},
-		"Unknown":    {"Limits come before validation: this is no field of ours.", "", nodes(times(121, func(i int) string { return "nonsense " })), "120"},
+		"Unknown":    {"Limits come before validation: this is no field of ours.", "", nodes(strings.Repeat("nonsense ", 121)), "120"},
 	} {
 		over := hostile{reason: tc.reason, body: jsonBody(tc.too), status: http.StatusBadRequest, code: "QUERY_TOO_LARGE", says: tc.limit}
 		cases[name] = over
