@@ -2,6 +2,9 @@ module github.com/tallyfeed/tallyfeed
 
 go 1.26.0
 
+// npm packages hold Go files too, which are nothing of ours.
+ignore ./checks/node_modules
+
 require (
 	github.com/99designs/gqlgen v0.17.98
 	github.com/MicahParks/jwkset v0.11.4

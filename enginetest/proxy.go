@@ -22,6 +22,8 @@ type Proxy struct {
 	conns map[net.Conn]bool
 	// pause is closed when a stall ends; nil when there is none.
 	pause chan struct{}
+	// delay is how late replies are.
+	delay time.Duration
 	// loseReplies and loseRequests are how many scripts still lose theirs.
 	loseReplies, loseRequests int
 	replies, requests         int
@@ -101,6 +103,7 @@ func (p *Proxy) carry(client, server net.Conn) {
 			return
 		}
 		p.await()
+		p.late()
 		select {
 		case <-losing:
 			return
@@ -129,6 +132,14 @@ func (p *Proxy) await() {
 	if pause != nil {
 		<-pause
 	}
+}
+
+// late waits out a reply's delay.
+func (p *Proxy) late() {
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	time.Sleep(delay)
 }
 
 // What becomes of a script.
@@ -179,6 +190,13 @@ func (p *Proxy) Stall() (resume func()) {
 			close(pause)
 		})
 	}
+}
+
+// Delay has each reply arrive d later than it does; 0 ends that.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
 }
 
 // LoseReplies cuts the connection of each of the next n requests that run
