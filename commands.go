@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/uptrace/bun"
+
 	"github.com/tallyfeed/tallyfeed/counter"
-	"github.com/tallyfeed/tallyfeed/database"
 	"github.com/tallyfeed/tallyfeed/feed"
 )
 
@@ -20,10 +20,7 @@ type importCommand struct {
 }
 
 // Run is called by kong.
-func (c *importCommand) Run(e *environment) (err error) {
-	if err := c.stores.resolve(); err != nil {
-		return err
-	}
+func (c *importCommand) Run(e *environment) error {
 	input := e.in
 	if c.File != "-" {
 		file, err := os.Open(c.File)
@@ -33,21 +30,10 @@ func (c *importCommand) Run(e *environment) (err error) {
 		defer func() { _ = file.Close() }()
 		input = file
 	}
-	address := c.Database
-	if address == "" {
-		if err := os.MkdirAll(c.Data, 0o700); err != nil {
-			return err
-		}
-		address = "sqlite:" + filepath.Join(c.Data, "tallyfeed.db")
-	}
-	db, err := database.Open(e.ctx, address)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := database.Migrate(e.ctx, db); err != nil {
-		return fmt.Errorf("migrate the database: %w", err)
-	}
+	return c.withDatabase(e, func(db *bun.DB) error { return importPosts(e, db, input) })
+}
+
+func importPosts(e *environment, db *bun.DB, input io.Reader) error {
 	report, err := feed.New(db, feed.Config{}).Import(e.ctx, input)
 	var said strings.Builder
 	for _, line := range report.Errors {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tallyfeed/tallyfeed/auth"
+	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/graph"
 )
 
@@ -25,6 +27,9 @@ type commands struct {
 	Token  tokenCommand  `cmd:"" help:"Print a token for trying things out, made from the secret."`
 	Import importCommand `cmd:"" help:"Import posts from a JSONL file. A second run changes nothing."`
 	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts."`
+
+	DeleteUser deleteUserCommand `cmd:"" help:"Delete a user for good: posts, likes, favs and name."`
+	Export     exportCommand     `cmd:"" help:"Write all that is kept of a user as JSONL."`
 
 	Recount     recountCommand     `cmd:"" help:"Count subjects anew from their facts, and mend what is wrong."`
 	Audit       auditCommand       `cmd:"" help:"Compare the counts of all posts with their facts once, and mend what is wrong."`
@@ -87,12 +92,13 @@ type serveCommand struct {
 	JWKS          string   `name:"jwks" help:"Where an issuer publishes its keys." placeholder:"URL"`
 	Introspection string   `enum:"auto,on,off" default:"auto" help:"Whether clients may read the schema: ${enum}. auto: only where all parts are embedded."`
 
-	CORSOrigins      []string `name:"cors-origins" help:"Origins whose pages may use the API, e.g. https://app.example, separated by commas; * is all. Default: none but its own." placeholder:"ORIGIN"`
-	TrustedDocuments string   `help:"Manifest of trusted documents, as Apollo's tools write it." placeholder:"FILE"`
-	TrustedOnly      bool     `help:"Run no document that is not in --trusted-documents."`
-	RateCost         int      `default:"200000" help:"Cost of queries that a viewer, or an address without a token, may ask for a minute; a page of 20 costs some 300. 0: no limit. Default: ${default}."`
-	RateMutations    int      `default:"600" help:"Changes that a viewer may make a minute. 0: no limit. Default: ${default}."`
-	TrustedProxies   []string `help:"Proxies whose X-Forwarded-For is believed: addresses or ranges, separated by commas." placeholder:"CIDR"`
+	CORSOrigins      []string          `name:"cors-origins" help:"Origins whose pages may use the API, e.g. https://app.example, separated by commas; * is all. Default: none but its own." placeholder:"ORIGIN"`
+	TrustedDocuments string            `help:"Manifest of trusted documents, as Apollo's tools write it." placeholder:"FILE"`
+	TrustedOnly      bool              `help:"Run no document that is not in --trusted-documents."`
+	RateCost         int               `default:"200000" help:"Cost of queries that a viewer, or an address without a token, may ask for a minute; a page of 20 costs some 300. 0: no limit. Default: ${default}."`
+	RateMutations    int               `default:"600" help:"Changes that a viewer may make a minute. 0: no limit. Default: ${default}."`
+	Likers           map[string]string `default:"post=public" help:"Who may see who likes something of a type: public, author or off. Default: ${default}." placeholder:"TYPE=POLICY"`
+	TrustedProxies   []string          `help:"Proxies whose X-Forwarded-For is believed: addresses or ranges, separated by commas." placeholder:"CIDR"`
 
 	OutboxLimit int     `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
 	AuditRate   int     `default:"100" help:"How many subjects a second the audit looks at."`
@@ -142,6 +148,14 @@ func fromFile(flag string, value *string, file string) error {
 	return nil
 }
 
+// address is that of the database.
+func (s *stores) address() string {
+	if s.Database == "" {
+		return "sqlite:" + filepath.Join(s.Data, "tallyfeed.db")
+	}
+	return s.Database
+}
+
 func (s *stores) resolve() error {
 	return fromFile("database", &s.Database, s.DatabaseFile)
 }
@@ -169,6 +183,8 @@ func (c *serveCommand) check() error {
 		return errors.New("--audit-rate must be at least 1")
 	case c.RateCost != 0 && c.RateCost < graph.MaxCost:
 		return fmt.Errorf("--rate-cost must be 0 or at least %d, which one query may cost", graph.MaxCost)
+	case !validLikers(c.Likers):
+		return errors.New("--likers must be post=public, post=author or post=off")
 	case c.RateMutations < 0:
 		return errors.New("--rate-mutations must be at least 0")
 	case c.TrustedOnly && c.TrustedDocuments == "":
@@ -177,6 +193,20 @@ func (c *serveCommand) check() error {
 		return errors.New("--kafka-partitions must be at least 1")
 	}
 	return nil
+}
+
+func validLikers(policies map[string]string) bool {
+	for kind, policy := range policies {
+		switch graph.LikersPolicy(policy) {
+		case graph.LikersPublic, graph.LikersAuthor, graph.LikersOff:
+		default:
+			return false
+		}
+		if kind != counter.TypePost {
+			return false
+		}
+	}
+	return true
 }
 
 // Run is called by kong.

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/edge"
@@ -207,8 +208,12 @@ func (s *system) handler(life context.Context, config serveCommand, log logger) 
 	if err != nil {
 		return nil, err
 	}
+	if err := s.leavers.Load(life); err != nil {
+		return nil, err
+	}
 	s.edge = graph.NewHandler(graph.Services{
-		Posts: s.posts, Facts: s.facts, Counts: s.reader, Verifier: s.verifier, Log: log,
+		Posts: s.posts, Facts: s.facts, Counts: s.reader, Archive: s.store, Lists: archive.NewLists(s.store, s.reader),
+		Users: s.leavers, Verifier: s.verifier, Log: log,
 	}, options)
 	mux.Handle("/graphql", s.edge)
 	mux.Handle("GET /playground/", graph.NewPlayground("/playground/"))
@@ -223,6 +228,7 @@ func (s *system) edgeOptions(config serveCommand, log logger) (options graph.Opt
 	options = graph.Options{
 		Introspection: config.introspection(), Origins: config.CORSOrigins,
 		Documents: edge.NewDocuments(shared), TrustedOnly: config.TrustedOnly,
+		Likers: graph.LikersPolicy(config.Likers["post"]),
 	}
 	if config.RateCost > 0 {
 		options.Costs = edge.NewBuckets(shared, "cost", config.RateCost)

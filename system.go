@@ -10,6 +10,7 @@ import (
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
+	"github.com/tallyfeed/tallyfeed/leaving"
 )
 
 // system is what one process runs, wired from its parts.
@@ -18,6 +19,8 @@ type system struct {
 	posts    *feed.Feed
 	facts    *counter.Facts
 	reader   *counter.Reader
+	store    *archive.Store
+	leavers  *leaving.Leavers
 	restorer *counter.Restorer // nil where the process does not restore
 	verifier *auth.Verifier
 	edge     *graph.Handler // nil without the role api
@@ -56,15 +59,27 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		parts.closeFirst(aggregator.Close)
 		s.workers = append(s.workers, aggregator.Run)
 	}
-	store, archiveGroup := archive.NewStore(parts.database), groupFor(archive.Group, config.KafkaTopic)
+	s.store, s.leavers = archive.NewStore(parts.database), leaving.New(parts.database, log)
+	archiveGroup := groupFor(archive.Group, config.KafkaTopic)
+	catchUp := counter.NewCatchUp(parts.kafka, archiveGroup, s.store)
+	if config.has(roleAPI) {
+		s.workers = append(s.workers, s.leavers.Run)
+	}
 	if config.has(roleArchive) {
-		archiver := archive.NewArchiver(store, parts.kafka, log, archive.ArchiverConfig{Group: archiveGroup})
+		purger := leaving.NewPurger(parts.database, s.posts, s.facts, s.store, log, leaving.PurgerConfig{CatchUp: func(ctx context.Context) error {
+			if err := publisher.DrainAll(ctx); err != nil {
+				return err
+			}
+			_, err := catchUp.Run(ctx)
+			return err
+		}})
+		s.workers = append(s.workers, purger.Run)
+		archiver := archive.NewArchiver(s.store, parts.kafka, log, archive.ArchiverConfig{Group: archiveGroup})
 		parts.closeFirst(archiver.Close)
 		s.workers = append(s.workers, archiver.Run)
 	}
 	if config.has(roleArchive) || parts.redisName == "" { // nobody else could restore an embedded Redis
-		s.restorer = counter.NewRestorer(parts.redis, store, parts.ordinals,
-			counter.NewCatchUp(parts.kafka, archiveGroup, store), publisher, log, counter.RestorerConfig{})
+		s.restorer = counter.NewRestorer(parts.redis, s.store, parts.ordinals, catchUp, publisher, log, counter.RestorerConfig{})
 		s.workers = append(s.workers, s.restorer.Run)
 	}
 	if config.has(roleAudit) {

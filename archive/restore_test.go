@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -264,7 +265,8 @@ func TestRestoreAfterClockAhead(t *testing.T) {
 	s.set(1, "1", counter.Like, false)
 	s.set(3, "1", counter.Like, true)
 	eventually(t, 60*time.Second, "the unlike and the like in the archive", func() bool {
-		likers, err := s.store.Likers(t.Context(), post(t, "1"), counter.Like, nil, 10)
+		pages, err := s.store.Likers(t.Context(), archive.LikersQuery{Subject: post(t, "1"), N: 10})
+		likers := slices.Concat(pages...)
 		return err == nil && len(likers) == 2 && likers[0].Ordinal == 3 && likers[1].Ordinal == 2
 	})
 	counts, err := s.store.Counts(t.Context(), []counter.Subject{post(t, "1")})

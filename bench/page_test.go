@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/database"
@@ -22,6 +23,7 @@ import (
 	"github.com/tallyfeed/tallyfeed/enginetest"
 	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
+	"github.com/tallyfeed/tallyfeed/leaving"
 )
 
 // BenchmarkPage is the signed-in page of 20, warm, in process, through
@@ -102,7 +104,7 @@ func BenchmarkPage(b *testing.B) {
 		handler http.Handler
 	}{
 		{"tallyfeed", graph.NewHandler(graph.Services{
-			Posts: posts, Facts: facts, Counts: counter.NewReader(r, ordinals, counter.ReaderConfig{}), Verifier: verifier, Log: log,
+			Posts: posts, Facts: facts, Counts: counter.NewReader(r, ordinals, counter.ReaderConfig{}), Archive: archive.NewStore(db), Users: leaving.New(db, log), Verifier: verifier, Log: log,
 		}, limited)},
 		{"hand-written", hand.page(7)},
 	}

@@ -10,6 +10,11 @@ type Totals struct {
 	Version Version
 }
 
+// Counts is what a page shows of it.
+func (t Totals) Counts() Counts {
+	return Counts{Like: saturate(t.Like), Fav: saturate(t.Fav), Version: t.Version}
+}
+
 // Reaction is one viewer's like or fav of one subject, as the archive knows it.
 type Reaction struct {
 	Subject Subject

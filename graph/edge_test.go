@@ -18,12 +18,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/uptrace/bun"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/database"
 	"github.com/tallyfeed/tallyfeed/enginetest"
 	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
+	"github.com/tallyfeed/tallyfeed/leaving"
 )
 
 // edge is the whole API over a Redis and an SQLite of its own; Kafka is not
@@ -35,6 +37,8 @@ type edge struct {
 	facts   *counter.Facts
 	reader  *counter.Reader
 	posts   *feed.Feed
+	archive *archive.Store
+	leavers *leaving.Leavers
 	trips   *trips
 	log     *locked
 	secret  []byte
@@ -96,7 +100,12 @@ func edgeOn(tb testing.TB, redisURL, file string) *edge {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e.services = graph.Services{Posts: e.posts, Facts: e.facts, Counts: e.reader, Verifier: verifier, Log: log}
+	e.archive = archive.NewStore(db)
+	e.leavers = leaving.New(db, log)
+	e.services = graph.Services{
+		Posts: e.posts, Facts: e.facts, Counts: e.reader, Archive: e.archive, Lists: archive.NewLists(e.archive, e.reader),
+		Users: e.leavers, Verifier: verifier, Log: log,
+	}
 	e.handler = graph.NewHandler(e.services, graph.Options{Introspection: true})
 	return e
 }

@@ -53,7 +53,7 @@ func unavailable(what string, cause error) error {
 // present decides what a client learns of an error. Only clientError and what
 // gqlgen says about the request itself go out; all else becomes an id that is
 // in the log. It makes a new gqlerror each time: gqlgen writes the path into it.
-func present(log *slog.Logger) graphql.ErrorPresenterFunc {
+func present(log *slog.Logger, suggestions bool) graphql.ErrorPresenterFunc {
 	return func(ctx context.Context, err error) *gqlerror.Error {
 		path := graphql.GetPath(ctx)
 		var known *clientError
@@ -67,7 +67,7 @@ func present(log *slog.Logger) graphql.ErrorPresenterFunc {
 		switch {
 		case !errors.As(err, &own):
 		case own.Unwrap() == nil:
-			return fromGraphQL(own, path)
+			return fromGraphQL(own, path, suggestions)
 		case len(own.Path) > len(path):
 			// The path goes on from the field to an argument: its value passed
 			// validation and is none of the type's, e.g. an Int of 33 bits.
@@ -80,10 +80,15 @@ func present(log *slog.Logger) graphql.ErrorPresenterFunc {
 }
 
 // fromGraphQL gives a code to what gqlgen says about the request itself.
-func fromGraphQL(own *gqlerror.Error, path ast.Path) *gqlerror.Error {
+func fromGraphQL(own *gqlerror.Error, path ast.Path, suggestions bool) *gqlerror.Error {
 	if strings.HasPrefix(own.Message, tokenLimitExceeded) {
 		return tooLarge("the document has more than %d tokens", maxTokens)
 	}
+	if !suggestions {
+		// gqlgen's own switch misses arguments and the fields of inputs.
+		own.Message, _, _ = strings.Cut(own.Message, " Did you mean")
+	}
+	own.Message = withoutValue(own.Message)
 	if own.Path == nil {
 		own.Path = path
 	}
@@ -92,6 +97,33 @@ func fromGraphQL(own *gqlerror.Error, path ast.Path) *gqlerror.Error {
 	}
 	return own
 }
+
+// withoutValue takes out of gqlparser's messages what a client sent: that may be
+// a password in the wrong place, or very long.
+func withoutValue(message string) string {
+	for _, mark := range []string{" value: ", ", found ", " is not a valid "} {
+		before, after, ok := strings.Cut(message, mark)
+		switch {
+		case !ok:
+		case mark == " is not a valid ":
+			message = "is not a valid " + after // what is before is the value
+		case strings.HasPrefix(mark, " value"):
+			message = before + " value"
+		default:
+			message = before
+		}
+	}
+	if value, rest, ok := strings.Cut(message, "does not exist in "); ok && strings.HasPrefix(value, "Value ") {
+		message = "The value does not exist in " + rest
+	}
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
+	return message
+}
+
+// maxMessage bounds what names in a document may add to an answer.
+const maxMessage = 500
 
 // tokenLimitExceeded is how the parser's own error begins; it has no type.
 const tokenLimitExceeded = "exceeded token limit"

@@ -64,7 +64,7 @@ func NewHandler(services Services, options Options) *Handler {
 	server.AddTransport(requests{})
 	server.SetQueryCache(parsed)
 	server.SetParserTokenLimit(maxTokens)
-	server.SetErrorPresenter(present(r.Log))
+	server.SetErrorPresenter(present(r.Log, options.Introspection))
 	server.SetRecoverFunc(recovered)
 	server.SetDisableSuggestion(!options.Introspection)
 	if options.Introspection {
@@ -92,6 +92,7 @@ func NewHandler(services Services, options Options) *Handler {
 			upgraded.ServeHTTP(w, request)
 			return
 		}
+		request.Header.Del("Upgrade") // gqlgen would take any for a WebSocket
 		answered.ServeHTTP(w, request)
 	})))
 	return h

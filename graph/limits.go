@@ -61,7 +61,7 @@ func (l limits) MutateOperationContext(ctx context.Context, operation *graphql.O
 		}
 	}
 	if l.mutations != nil && operation.Operation.Operation == ast.Mutation {
-		n := len(operation.Operation.SelectionSet)
+		n := len(graphql.CollectFields(operation, operation.Operation.SelectionSet, []string{"Mutation"}))
 		if wait := l.mutations.Take(ctx, callerFrom(ctx), n); wait > 0 {
 			return tooOften(wait, "changes", l.mutations, "mutations")
 		}

@@ -1,11 +1,8 @@
 package graph
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -25,9 +22,6 @@ const (
 	mediaJSON    = "application/json"
 )
 
-// maxBody bounds a request.
-const maxBody = 256 << 10
-
 // requests is the transport of GraphQL over HTTP: POST with a JSON body, and GET
 // for queries. gqlgen's own one echoes bad bodies, reads them without bound and
 // takes what stands behind them.
@@ -39,6 +33,13 @@ func (requests) Supports(*http.Request) bool { return true }
 
 // Do is part of graphql.Transport.
 func (requests) Do(w http.ResponseWriter, r *http.Request, executor graphql.GraphExecutor) {
+	if len(r.TransferEncoding) > 0 {
+		// There may have been a length as well, and then what follows on this
+		// connection may be somebody else's: net/http takes the chunks and says
+		// nothing of it (RFC 9112, section 6.1). Clients that know what they send
+		// give a length.
+		w.Header().Set("Connection", "close")
+	}
 	media, ok := accepted(r.Header.Values("Accept"))
 	if !ok {
 		refuse(w, r, http.StatusNotAcceptable, codeBadUserInput, "this endpoint answers "+mediaGraphQL+" and "+mediaJSON)
@@ -103,118 +104,6 @@ func requestErrorStatus(header http.Header, media string, errs gqlerror.List) in
 		return http.StatusOK
 	}
 	return http.StatusBadRequest
-}
-
-// problem is a request that never reached GraphQL.
-type problem struct {
-	status        int
-	code, message string
-}
-
-func bad(message string) *problem {
-	return &problem{status: http.StatusBadRequest, code: codeBadUserInput, message: message}
-}
-
-// read takes the parameters out of a request. Its messages never hold what the
-// client sent: that may be a password on its way to the wrong place.
-func read(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *problem) {
-	switch r.Method {
-	case http.MethodGet:
-		return readQuery(r)
-	case http.MethodPost:
-		return readBody(w, r)
-	}
-	w.Header().Set("Allow", "GET, POST")
-	return nil, &problem{status: http.StatusMethodNotAllowed, code: codeBadUserInput, message: "use POST, or GET for queries"}
-}
-
-func readQuery(r *http.Request) (*graphql.RawParams, *problem) {
-	if len(r.URL.RawQuery) > maxBody {
-		return nil, &problem{status: http.StatusRequestURITooLong, code: codeQueryTooLarge, message: "the address is too long"}
-	}
-	values := r.URL.Query()
-	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
-	for name, into := range map[string]*map[string]any{"variables": &params.Variables, "extensions": &params.Extensions} {
-		if text := values.Get(name); text != "" && decode([]byte(text), into) != nil {
-			return nil, bad(name + " is not a JSON object")
-		}
-	}
-	params.Extensions = withDocumentID(params.Extensions, values.Get(documentIDKey))
-	if params.Query == "" && !namesSome(params.Extensions) {
-		return nil, bad("query is missing")
-	}
-	return params, nil
-}
-
-// withDocumentID puts the id where every transport has it.
-func withDocumentID(extensions map[string]any, id string) map[string]any {
-	if id == "" {
-		return extensions
-	}
-	if extensions == nil {
-		extensions = map[string]any{}
-	}
-	extensions[documentIDKey] = id
-	return extensions
-}
-
-// namesSome says whether there is the name of a document, good or bad.
-func namesSome(extensions map[string]any) bool {
-	_, named, err := documentName(extensions)
-	return named || err != nil
-}
-
-func readBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *problem) {
-	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset := strings.ToLower(parameters["charset"])
-	if err != nil || media != mediaJSON || charset != "" && charset != "utf-8" {
-		return nil, &problem{status: http.StatusUnsupportedMediaType, code: codeBadUserInput, message: "send application/json in UTF-8"}
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var large *http.MaxBytesError
-	if errors.As(err, &large) {
-		return nil, &problem{
-			status: http.StatusRequestEntityTooLarge, code: codeQueryTooLarge,
-			message: "the body is larger than " + strconv.Itoa(maxBody) + " bytes",
-		}
-	}
-	if err != nil {
-		return nil, bad("the body broke off")
-	}
-	var fields struct {
-		Query         *string        `json:"query"`
-		OperationName *string        `json:"operationName"`
-		Variables     map[string]any `json:"variables"`
-		Extensions    map[string]any `json:"extensions"`
-		DocumentID    string         `json:"documentId"`
-	}
-	if decode(body, &fields) != nil {
-		return nil, bad("the body is not one JSON object with query, variables, operationName and extensions of the right types")
-	}
-	params := &graphql.RawParams{Variables: fields.Variables, Extensions: withDocumentID(fields.Extensions, fields.DocumentID)}
-	if fields.Query != nil {
-		params.Query = *fields.Query
-	}
-	if params.Query == "" && !namesSome(params.Extensions) {
-		return nil, bad("query is missing")
-	}
-	if fields.OperationName != nil {
-		params.OperationName = *fields.OperationName
-	}
-	return params, nil
-}
-
-// decode reads exactly one JSON value. Numbers keep all their digits.
-func decode(text []byte, into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(into); err != nil {
-		return err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one value")
-	}
-	return nil
 }
 
 // accepted chooses the media type of the answer: the one with the higher

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/feed"
@@ -72,6 +73,28 @@ func (noCounts) Viewer(_ context.Context, _ counter.Viewer, subjects []counter.S
 	return make([]counter.ViewerState, len(subjects)), nil
 }
 
+func (noStores) Likers(_ context.Context, queries ...archive.LikersQuery) ([][]archive.Liker, error) {
+	return make([][]archive.Liker, len(queries)), nil
+}
+
+func (noStores) Leave(context.Context, string) error { return nil }
+
+func (noStores) Left(string) bool { return false }
+
+// noArchive is a type of its own for the same reason.
+type noArchive struct{ noStores }
+
+func (noArchive) Counts(context.Context, []counter.Subject) (map[counter.Subject]counter.Totals, error) {
+	return nil, nil
+}
+
+// noLists is one more.
+type noLists struct{}
+
+func (noLists) Page(context.Context, counter.Viewer, counter.Metric, *archive.Mine, int) (archive.Page, error) {
+	return archive.Page{}, nil
+}
+
 // newTransport is the edge over no stores; it logs to log.
 func newTransport(tb testing.TB, log *locked, options graph.Options) http.Handler {
 	tb.Helper()
@@ -80,7 +103,7 @@ func newTransport(tb testing.TB, log *locked, options graph.Options) http.Handle
 		tb.Fatal(err)
 	}
 	return graph.NewHandler(graph.Services{
-		Posts: noStores{}, Facts: noStores{}, Counts: noCounts{}, Verifier: verifier,
+		Posts: noStores{}, Facts: noStores{}, Counts: noCounts{}, Archive: noArchive{}, Lists: noLists{}, Users: noStores{}, Verifier: verifier,
 		Log: slog.New(slog.NewTextHandler(log, nil)),
 	}, options)
 }
@@ -174,7 +197,7 @@ func TestTransport(t *testing.T) {
 		"Trailing":        {reason: "Two readers could see two requests in it.", body: `{"query":"{viewer{id}}"}{"query":"hunter2"}`, status: 400, code: "BAD_USER_INPUT", silent: "hunter2"},
 		"TrailingSpace":   {reason: "White space is nothing.", body: " {\"query\":\"{viewer{id}}\"}\r\n\t ", status: 200},
 		"Empty":           {reason: "No request.", body: ``, status: 400, code: "BAD_USER_INPUT"},
-		"Null":            {reason: "No query.", body: `null`, status: 400, code: "BAD_USER_INPUT", says: "query is missing"},
+		"Null":            {reason: "No query.", body: `null`, status: 400, code: "BAD_USER_INPUT", says: "not one JSON object"},
 		"NoQuery":         {reason: "No query.", body: `{"variables":{}}`, status: 400, code: "BAD_USER_INPUT", says: "query is missing"},
 		"QueryNull":       {reason: "No query.", body: `{"query":null}`, status: 400, code: "BAD_USER_INPUT", says: "query is missing"},
 		"QueryEmpty":      {reason: "No query.", body: `{"query":""}`, status: 400, code: "BAD_USER_INPUT", says: "query is missing"},

@@ -23,7 +23,7 @@ const (
 	protocol       = "graphql-transport-ws"
 	initTimeout    = 5 * time.Second
 	pingEvery      = 20 * time.Second // a client that is silent for two of them is gone
-	maxMessage     = 64 << 10
+	maxFrame       = 64 << 10         // bytes of a message
 	maxConnections = 10_000
 	maxOperations  = 100 // of one connection at a time
 	// closeForbidden is the protocol's code for a token that is not good.
@@ -76,7 +76,7 @@ type connection struct {
 type connectionKey struct{}
 
 // isUpgrade holds for a request that wants to become a WebSocket.
-func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
+func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
 // accept checks an upgrade and hands it over to gqlgen's transport.
 func (s *sockets) accept(origins []string, next http.Handler) http.Handler {
@@ -117,7 +117,7 @@ func offers(r *http.Request, protocol string) bool {
 
 // socketTransport speaks the protocol.
 func (r *resolver) socketTransport() transport.Websocket {
-	limit := int64(maxMessage)
+	limit := int64(maxFrame)
 	return transport.Websocket{
 		Implementation: transport.CoderWebsocketImplementation{AcceptOptions: websocket.AcceptOptions{
 			Subprotocols:       []string{protocol},

@@ -13,8 +13,9 @@ import (
 	"github.com/tallyfeed/tallyfeed/auth"
 )
 
-// Found by trying, and not yet mended when this was written.
-func TestHostileFound(t *testing.T) {
+// What two readers of a request could read in two ways, what is repeated, and what
+// holds a connection.
+func TestHostileReadings(t *testing.T) {
 	t.Parallel()
 	const failed = "GRAPHQL_VALIDATION_FAILED"
 	preflight := jsonHeaders("Apollo-Require-Preflight", "true")
@@ -83,7 +84,7 @@ func TestHostileFound(t *testing.T) {
 }
 
 // Several changes at once, in one fragment, are several.
-func TestHostileFoundHidden(t *testing.T) {
+func TestHostileHidden(t *testing.T) {
 	t.Parallel()
 	const secret = "0123456789abcdef0123456789abcdef"
 	p := hostileServer(t, "--jwt-secret", secret, "--rate-mutations", "3")
