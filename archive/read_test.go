@@ -122,7 +122,8 @@ func TestPlans(t *testing.T) {
 					_, err := s.Likers(t.Context(), archive.LikersQuery{Subject: post(t, "0"), N: 20})
 					return err
 				},
-				[]string{"reactions_newest", "users"}, false,
+				[]string{"reactions_newest", "users"},
+				false,
 			},
 			"LikersAfter": {
 				"A page in the middle starts where the one before ended.",
@@ -132,7 +133,8 @@ func TestPlans(t *testing.T) {
 						archive.LikersQuery{Subject: post(t, "1"), N: 20})
 					return err
 				},
-				[]string{"reactions_newest", "users"}, false,
+				[]string{"reactions_newest", "users"},
+				false,
 			},
 			"Of": {
 				"What a viewer likes.",
@@ -140,7 +142,8 @@ func TestPlans(t *testing.T) {
 					_, err := s.Of(t.Context(), viewer(7), 7, counter.Like, nil, 20)
 					return err
 				},
-				[]string{"reactions_mine", "posts_pkey|sqlite_autoindex_posts_1"}, false,
+				[]string{"reactions_mine", "posts_pkey|sqlite_autoindex_posts_1"},
+				false,
 			},
 			"OfAfter": {
 				"And a later page of it.",
@@ -148,7 +151,8 @@ func TestPlans(t *testing.T) {
 					_, err := s.Of(t.Context(), viewer(7), 7, counter.Like, &archive.Mine{Version: 20 << 20, Subject: post(t, "5")}, 20)
 					return err
 				},
-				[]string{"reactions_mine", "posts_pkey|sqlite_autoindex_posts_1"}, false,
+				[]string{"reactions_mine", "posts_pkey|sqlite_autoindex_posts_1"},
+				false,
 			},
 			"CountOf": {
 				"How many those are.",
@@ -156,7 +160,8 @@ func TestPlans(t *testing.T) {
 					_, err := s.CountOf(t.Context(), viewer(7), 7, counter.Like)
 					return err
 				},
-				[]string{"reactions_mine"}, true,
+				[]string{"reactions_mine"},
+				true,
 			},
 			"Counts": {
 				"The counts of a page's posts.",
@@ -164,7 +169,8 @@ func TestPlans(t *testing.T) {
 					_, err := s.Counts(t.Context(), []counter.Subject{post(t, "1"), post(t, "2")})
 					return err
 				},
-				[]string{"subject_counts_pkey|sqlite_autoindex_subject_counts_1"}, false,
+				[]string{"subject_counts_pkey|sqlite_autoindex_subject_counts_1"},
+				false,
 			},
 		}
 		for name, tc := range cases {

@@ -146,7 +146,6 @@ func (p *Publisher) drain(ctx context.Context, t Tag) error {
 	}
 }
 
-// sendEntries sends what was read from the outbox of a tag.
 // DrainAll sends what lies in all outboxes now.
 func (p *Publisher) DrainAll(ctx context.Context) error {
 	for t := range Tags {
@@ -157,6 +156,7 @@ func (p *Publisher) DrainAll(ctx context.Context) error {
 	return nil
 }
 
+// sendEntries sends what was read from the outbox of a tag.
 func (p *Publisher) sendEntries(ctx context.Context, t Tag, found []redis.XMessage) (int, error) {
 	changes := make([]Change, 0, len(found))
 	for _, message := range found {
