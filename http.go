@@ -36,8 +36,8 @@ func wrapped(next http.Handler) (http.Handler, error) {
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // pages have their own
 		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
-		if r.Header.Get("Upgrade") != "" {
-			next.ServeHTTP(w, r) // a WebSocket takes the connection over
+		if r.Header.Get("Upgrade") != "" || strings.Contains(strings.Join(r.Header.Values("Accept"), ","), "text/event-stream") {
+			next.ServeHTTP(w, r) // a WebSocket takes the connection over; events must not be gathered
 			return
 		}
 		compressed.ServeHTTP(w, r)

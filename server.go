@@ -213,7 +213,7 @@ func (s *system) handler(life context.Context, config serveCommand, log logger) 
 	}
 	s.edge = graph.NewHandler(graph.Services{
 		Posts: s.posts, Facts: s.facts, Counts: s.reader, Archive: s.store, Lists: archive.NewLists(s.store, s.reader),
-		Users: s.leavers, Verifier: s.verifier, Log: log,
+		Live: s.live, Users: s.leavers, Verifier: s.verifier, Log: log,
 	}, options)
 	mux.Handle("/graphql", s.edge)
 	mux.Handle("GET /playground/", graph.NewPlayground("/playground/"))

@@ -21,6 +21,7 @@ type system struct {
 	reader   *counter.Reader
 	store    *archive.Store
 	leavers  *leaving.Leavers
+	live     *counter.Live     // nil without the role api
 	restorer *counter.Restorer // nil where the process does not restore
 	verifier *auth.Verifier
 	edge     *graph.Handler // nil without the role api
@@ -63,7 +64,8 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 	archiveGroup := groupFor(archive.Group, config.KafkaTopic)
 	catchUp := counter.NewCatchUp(parts.kafka, archiveGroup, s.store)
 	if config.has(roleAPI) {
-		s.workers = append(s.workers, s.leavers.Run)
+		s.live = counter.NewLive(parts.kafka, log)
+		s.workers = append(s.workers, s.leavers.Run, s.live.Run)
 	}
 	if config.has(roleArchive) {
 		purger := leaving.NewPurger(parts.database, s.posts, s.facts, s.store, log, leaving.PurgerConfig{CatchUp: func(ctx context.Context) error {

@@ -60,6 +60,21 @@ func (c KafkaConfig) ranges(ctx context.Context, group string) ([]span, error) {
 	return spans, nil
 }
 
+// ends reads where each partition of the topic ends.
+func (c KafkaConfig) ends(ctx context.Context) (map[int]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*kafkaTimeout)
+	defer cancel()
+	spans, err := c.ranges(ctx, AggregatorGroup)
+	if err != nil {
+		return nil, err
+	}
+	ends := make(map[int]int64, len(spans))
+	for _, s := range spans {
+		ends[s.partition] = s.end
+	}
+	return ends, nil
+}
+
 // commit sets the offset of a group that has no members.
 func (c KafkaConfig) commit(ctx context.Context, group string, partition int, offset int64) error {
 	reply, err := c.client().OffsetCommit(ctx, &kafka.OffsetCommitRequest{

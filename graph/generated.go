@@ -31,12 +31,21 @@ type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 type ResolverRoot interface {
 	Mutation() MutationResolver
 	Query() QueryResolver
+	Subscription() SubscriptionResolver
 }
 
 type DirectiveRoot struct {
 }
 
 type ComplexityRoot struct {
+	CountsChange struct {
+		CountsAsOf func(childComplexity int) int
+		FavCount   func(childComplexity int) int
+		ID         func(childComplexity int) int
+		LikeCount  func(childComplexity int) int
+		Version    func(childComplexity int) int
+	}
+
 	DeletePostPayload struct {
 		ClientMutationID func(childComplexity int) int
 		DeletedPostID    func(childComplexity int) int
@@ -125,6 +134,10 @@ type ComplexityRoot struct {
 		Subject          func(childComplexity int) int
 	}
 
+	Subscription struct {
+		CountsChanged func(childComplexity int, ids []string) int
+	}
+
 	UpdatePostPayload struct {
 		ClientMutationID func(childComplexity int) int
 		Post             func(childComplexity int) int
@@ -172,6 +185,9 @@ type QueryResolver interface {
 	Feed(ctx context.Context, first *int32, after *string) (*PostConnection, error)
 	Viewer(ctx context.Context) (*User, error)
 }
+type SubscriptionResolver interface {
+	CountsChanged(ctx context.Context, ids []string) (<-chan *CountsChange, error)
+}
 
 // endregion ************************** generated!.gotpl **************************
 
@@ -190,6 +206,37 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 	ec := newExecutionContext(nil, e, nil)
 	_ = ec
 	switch typeName + "." + field {
+
+	case "CountsChange.countsAsOf":
+		if e.ComplexityRoot.CountsChange.CountsAsOf == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CountsChange.CountsAsOf(childComplexity), true
+	case "CountsChange.favCount":
+		if e.ComplexityRoot.CountsChange.FavCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CountsChange.FavCount(childComplexity), true
+	case "CountsChange.id":
+		if e.ComplexityRoot.CountsChange.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CountsChange.ID(childComplexity), true
+	case "CountsChange.likeCount":
+		if e.ComplexityRoot.CountsChange.LikeCount == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CountsChange.LikeCount(childComplexity), true
+	case "CountsChange.version":
+		if e.ComplexityRoot.CountsChange.Version == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CountsChange.Version(childComplexity), true
 
 	case "DeletePostPayload.clientMutationId":
 		if e.ComplexityRoot.DeletePostPayload.ClientMutationID == nil {
@@ -581,6 +628,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.ReactionPayload.Subject(childComplexity), true
 
+	case "Subscription.countsChanged":
+		if e.ComplexityRoot.Subscription.CountsChanged == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_countsChanged_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.CountsChanged(childComplexity, args["ids"].([]string)), true
+
 	case "UpdatePostPayload.clientMutationId":
 		if e.ComplexityRoot.UpdatePostPayload.ClientMutationID == nil {
 			break
@@ -731,6 +790,23 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 			ctx = graphql.WithLazyInputUnmarshalerIndex(ctx, inputUnmarshalers)
 			data := ec._Mutation(ctx, opCtx.Operation.SelectionSet)
 			var buf bytes.Buffer
+			data.MarshalGQL(&buf)
+
+			return &graphql.Response{
+				Data: buf.Bytes(),
+			}
+		}
+	case ast.Subscription:
+		next := ec._Subscription(ctx, opCtx.Operation.SelectionSet)
+
+		var buf bytes.Buffer
+		return func(ctx context.Context) *graphql.Response {
+			buf.Reset()
+			data := next(ctx)
+
+			if data == nil {
+				return nil
+			}
 			data.MarshalGQL(&buf)
 
 			return &graphql.Response{
@@ -1323,6 +1399,46 @@ type DeleteUserPayload {
   """
   clientMutationId: String
 }
+
+"""
+What goes on, over a WebSocket (` + "`" + `graphql-transport-ws` + "`" + `) or server-sent events.
+"""
+type Subscription {
+  """
+  The counts of posts as they change: those of now at once, and then each post's
+  newest, at most four times a second. Who is slow misses what was in between, and
+  never the newest. Of posts that the viewer may not read, or that do not exist,
+  nothing is told.
+  """
+  countsChanged("Ids of posts: 1 to 100." ids: [ID!]!): CountsChange!
+}
+
+"""
+What a post's counts have become.
+"""
+type CountsChange {
+  """
+  The post's id.
+  """
+  id: ID!
+  """
+  How many like it.
+  """
+  likeCount: Int!
+  """
+  How many have it among their favs.
+  """
+  favCount: Int!
+  """
+  When that was. Null: nothing has happened yet.
+  """
+  countsAsOf: DateTime
+  """
+  Orders the changes of one post, ` + "`" + `milliseconds-sequence` + "`" + `: of two, the one that is
+  higher by both numbers is the newer one.
+  """
+  version: String!
+}
 `, BuiltIn: false},
 }
 var parsedSchema = gqlparser.MustLoadSchema(sources...)
@@ -1330,6 +1446,22 @@ var parsedSchema = gqlparser.MustLoadSchema(sources...)
 // childFields_* functions provide shared child field context lookups.
 // Each function is generated once per unique object type, deduplicating the
 // switch statements that were previously inlined in every fieldContext_* function.
+
+func (ec *executionContext) childFields_CountsChange(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_CountsChange_id(ctx, field)
+	case "likeCount":
+		return ec.fieldContext_CountsChange_likeCount(ctx, field)
+	case "favCount":
+		return ec.fieldContext_CountsChange_favCount(ctx, field)
+	case "countsAsOf":
+		return ec.fieldContext_CountsChange_countsAsOf(ctx, field)
+	case "version":
+		return ec.fieldContext_CountsChange_version(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CountsChange", field.Name)
+}
 
 func (ec *executionContext) childFields_DeletePostPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
@@ -1847,6 +1979,20 @@ func (ec *executionContext) field_Query_post_args(ctx context.Context, rawArgs m
 	return args, nil
 }
 
+func (ec *executionContext) field_Subscription_countsChanged_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "ids",
+		func(ctx context.Context, v any) ([]string, error) {
+			return ec.unmarshalNID2ᚕstringᚄ(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["ids"] = arg0
+	return args, nil
+}
+
 func (ec *executionContext) field_User_favedPosts_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
 	args := map[string]any{}
@@ -1964,6 +2110,121 @@ func (ec *executionContext) field___Type_inputFields_args(ctx context.Context, r
 // endregion ***************************** args.gotpl *****************************
 
 // region    **************************** field.gotpl *****************************
+
+func (ec *executionContext) _CountsChange_id(ctx context.Context, field graphql.CollectedField, obj *CountsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CountsChange_id(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.ID, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNID2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CountsChange_id(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CountsChange", field, false, false, "ID")
+}
+
+func (ec *executionContext) _CountsChange_likeCount(ctx context.Context, field graphql.CollectedField, obj *CountsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CountsChange_likeCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.LikeCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int32) graphql.Marshaler {
+			return ec.marshalNInt2int32(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CountsChange_likeCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CountsChange", field, false, false, "Int")
+}
+
+func (ec *executionContext) _CountsChange_favCount(ctx context.Context, field graphql.CollectedField, obj *CountsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CountsChange_favCount(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FavCount, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int32) graphql.Marshaler {
+			return ec.marshalNInt2int32(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CountsChange_favCount(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CountsChange", field, false, false, "Int")
+}
+
+func (ec *executionContext) _CountsChange_countsAsOf(ctx context.Context, field graphql.CollectedField, obj *CountsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CountsChange_countsAsOf(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.CountsAsOf, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *time.Time) graphql.Marshaler {
+			return ec.marshalODateTime2ᚖtimeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_CountsChange_countsAsOf(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CountsChange", field, false, false, "DateTime")
+}
+
+func (ec *executionContext) _CountsChange_version(ctx context.Context, field graphql.CollectedField, obj *CountsChange) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_CountsChange_version(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Version, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalNString2string(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_CountsChange_version(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("CountsChange", field, false, false, "String")
+}
 
 func (ec *executionContext) _DeletePostPayload_deletedPostId(ctx context.Context, field graphql.CollectedField, obj *DeletePostPayload) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
@@ -3616,6 +3877,50 @@ func (ec *executionContext) _ReactionPayload_clientMutationId(ctx context.Contex
 }
 func (ec *executionContext) fieldContext_ReactionPayload_clientMutationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("ReactionPayload", field, false, false, "String")
+}
+
+func (ec *executionContext) _Subscription_countsChanged(ctx context.Context, field graphql.CollectedField) (ret func(ctx context.Context) graphql.Marshaler) {
+	return graphql.ResolveFieldStream(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Subscription_countsChanged(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.Subscription().CountsChanged(ctx, fc.Args["ids"].([]string))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *CountsChange) graphql.Marshaler {
+			return ec.marshalNCountsChange2ᚖgithubᚗcomᚋtallyfeedᚋtallyfeedᚋgraphᚐCountsChange(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Subscription_countsChanged(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "Subscription",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_CountsChange(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_Subscription_countsChanged_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
 }
 
 func (ec *executionContext) _UpdatePostPayload_post(ctx context.Context, field graphql.CollectedField, obj *UpdatePostPayload) (ret graphql.Marshaler) {
@@ -5410,6 +5715,59 @@ func (ec *executionContext) _Reactable(ctx context.Context, sel ast.SelectionSet
 
 // region    **************************** object.gotpl ****************************
 
+var countsChangeImplementors = []string{"CountsChange"}
+
+func (ec *executionContext) _CountsChange(ctx context.Context, sel ast.SelectionSet, obj *CountsChange) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, countsChangeImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferred := graphql.NewDeferredGroup(ctx)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("CountsChange")
+		case "id":
+			out.Values[i] = ec._CountsChange_id(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "likeCount":
+			out.Values[i] = ec._CountsChange_likeCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "favCount":
+			out.Values[i] = ec._CountsChange_favCount(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "countsAsOf":
+			out.Values[i] = ec._CountsChange_countsAsOf(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "version":
+			out.Values[i] = ec._CountsChange_version(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	if n := len(deferred.Defers); n > 0 {
+		atomic.AddInt32(&ec.Deferred, int32(min(n, math.MaxInt32)))
+		ec.ProcessDeferredGroup(deferred)
+	}
+
+	return out
+}
+
 var deletePostPayloadImplementors = []string{"DeletePostPayload"}
 
 func (ec *executionContext) _DeletePostPayload(ctx context.Context, sel ast.SelectionSet, obj *DeletePostPayload) graphql.Marshaler {
@@ -6058,6 +6416,26 @@ func (ec *executionContext) _ReactionPayload(ctx context.Context, sel ast.Select
 	return out
 }
 
+var subscriptionImplementors = []string{"Subscription"}
+
+func (ec *executionContext) _Subscription(ctx context.Context, sel ast.SelectionSet) func(ctx context.Context) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, subscriptionImplementors)
+	ctx = graphql.WithFieldContext(ctx, &graphql.FieldContext{
+		Object: "Subscription",
+	})
+	if len(fields) != 1 {
+		graphql.AddErrorf(ctx, "must subscribe to exactly one stream")
+		return nil
+	}
+
+	switch fields[0].Name {
+	case "countsChanged":
+		return ec._Subscription_countsChanged(ctx, fields[0])
+	default:
+		panic("unknown field " + strconv.Quote(fields[0].Name))
+	}
+}
+
 var updatePostPayloadImplementors = []string{"UpdatePostPayload"}
 
 func (ec *executionContext) _UpdatePostPayload(ctx context.Context, sel ast.SelectionSet, obj *UpdatePostPayload) graphql.Marshaler {
@@ -6611,6 +6989,14 @@ func (ec *executionContext) marshalNBoolean2bool(ctx context.Context, sel ast.Se
 		graphql.AddInvalidNullFromMarshaler(ctx, "Boolean!")
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNCountsChange2ᚖgithubᚗcomᚋtallyfeedᚋtallyfeedᚋgraphᚐCountsChange(ctx context.Context, sel ast.SelectionSet, v *CountsChange) graphql.Marshaler {
+	if v == nil {
+		graphql.AddInvalidNullError(ctx, "CountsChange!")
+		return graphql.Null
+	}
+	return ec._CountsChange(ctx, sel, v)
 }
 
 func (ec *executionContext) unmarshalNDateTime2timeᚐTime(ctx context.Context, v any) (time.Time, error) {

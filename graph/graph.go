@@ -1,7 +1,7 @@
 // Package graph is the GraphQL edge: it asks who is there, calls feed and
 // counter, and lays what a viewer did over what everybody sees.
 //
-//	query.go, mutation.go, post.go, user.go, connection.go   a file per type
+//	query.go, mutation.go, subscription.go, post.go, user.go, connection.go   a file per type
 //	likers.go, reacted.go   lists out of the archive
 //	overlay.go     counts and the viewer's flags: one round trip a request
 //	errors.go      what a client learns of an error
@@ -57,6 +57,11 @@ type Lists interface {
 	Page(ctx context.Context, viewer counter.Viewer, m counter.Metric, after *archive.Mine, n int) (archive.Page, error)
 }
 
+// Live is what is asked of counter for as long as somebody looks.
+type Live interface {
+	Listen(subjects []counter.Subject) *counter.Listener
+}
+
 // Users lets somebody leave.
 type Users interface {
 	// Leave makes sub unknown from now on. What is theirs goes within minutes.
@@ -77,6 +82,7 @@ type Services struct {
 	Counts   Counts
 	Archive  Archive
 	Lists    Lists
+	Live     Live
 	Users    Users
 	Verifier Verifier
 	Log      *slog.Logger
@@ -93,6 +99,9 @@ func (r *resolver) Query() QueryResolver { return &query{r} }
 
 // Mutation is part of ResolverRoot.
 func (r *resolver) Mutation() MutationResolver { return &mutation{r} }
+
+// Subscription is part of ResolverRoot.
+func (r *resolver) Subscription() SubscriptionResolver { return &subscription{r} }
 
 // viewerSub is the sub of who asks, "" for nobody.
 func viewerSub(ctx context.Context) string {

@@ -87,12 +87,17 @@ func NewHandler(services Services, options Options) *Handler {
 	h := &Handler{sockets: &sockets{}}
 	authenticated := r.authenticate(options.Address, server)
 	upgraded, answered := h.sockets.accept(options.Origins, authenticated), within(maxRequest, authenticated)
+	streamed := h.sockets.hold(authenticated)
 	h.Handler = crossOrigin(options.Origins, r.answering(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if isUpgrade(request) {
 			upgraded.ServeHTTP(w, request)
 			return
 		}
 		request.Header.Del("Upgrade") // gqlgen would take any for a WebSocket
+		if accepted(request.Header.Values("Accept")).events {
+			streamed.ServeHTTP(w, request)
+			return
+		}
 		answered.ServeHTTP(w, request)
 	})))
 	return h

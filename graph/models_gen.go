@@ -3,8 +3,25 @@
 package graph
 
 import (
+	"time"
+
 	"github.com/tallyfeed/tallyfeed/feed"
 )
+
+// What a post's counts have become.
+type CountsChange struct {
+	// The post's id.
+	ID string `json:"id"`
+	// How many like it.
+	LikeCount int32 `json:"likeCount"`
+	// How many have it among their favs.
+	FavCount int32 `json:"favCount"`
+	// When that was. Null: nothing has happened yet.
+	CountsAsOf *time.Time `json:"countsAsOf,omitempty"`
+	// Orders the changes of one post, `milliseconds-sequence`: of two, the one that is
+	// higher by both numbers is the newer one.
+	Version string `json:"version"`
+}
 
 // The post to delete.
 type DeletePostInput struct {
@@ -96,6 +113,10 @@ type ReactionPayload struct {
 	Subject Reactable `json:"subject"`
 	// What the input held.
 	ClientMutationID *string `json:"clientMutationId,omitempty"`
+}
+
+// What goes on, over a WebSocket (`graphql-transport-ws`) or server-sent events.
+type Subscription struct {
 }
 
 // What to change in a post. What is absent or null stays as it is.

@@ -20,6 +20,7 @@ import (
 const (
 	mediaGraphQL = "application/graphql-response+json"
 	mediaJSON    = "application/json"
+	mediaEvents  = "text/event-stream"
 )
 
 // requests is the transport of GraphQL over HTTP: POST with a JSON body, and GET
@@ -40,11 +41,12 @@ func (requests) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 		// give a length.
 		w.Header().Set("Connection", "close")
 	}
-	media, ok := accepted(r.Header.Values("Accept"))
-	if !ok {
-		refuse(w, r, http.StatusNotAcceptable, codeBadUserInput, "this endpoint answers "+mediaGraphQL+" and "+mediaJSON)
+	accepts := accepted(r.Header.Values("Accept"))
+	if accepts.media == "" && !accepts.events {
+		refuse(w, r, http.StatusNotAcceptable, codeBadUserInput, "this endpoint answers "+mediaGraphQL+", "+mediaJSON+" and "+mediaEvents)
 		return
 	}
+	media := accepts.orJSON()
 	params, problem := read(w, r)
 	if problem == nil && !preflighted(r) {
 		problem = bad("this request could have been sent by any page without asking: add the header Apollo-Require-Preflight: true")
@@ -64,12 +66,21 @@ func (requests) Do(w http.ResponseWriter, r *http.Request, executor graphql.Grap
 		write(w, media, requestErrorStatus(w.Header(), media, response.Errors), response)
 		return
 	}
-	if r.Method == http.MethodGet && operation.Operation.Operation != ast.Query {
+	kind := operation.Operation.Operation
+	switch {
+	case r.Method == http.MethodGet && kind == ast.Mutation:
 		w.Header().Set("Allow", http.MethodPost)
-		refuse(w, r, http.StatusMethodNotAllowed, codeBadUserInput, "GET is for queries")
+		refuse(w, r, http.StatusMethodNotAllowed, codeBadUserInput, "GET is for queries and subscriptions")
+		return
+	case kind == ast.Subscription && !accepts.events:
+		refuse(w, r, http.StatusNotAcceptable, codeBadUserInput, "a subscription goes over a WebSocket, or is answered with "+mediaEvents)
 		return
 	}
 	responses, ctx := executor.DispatchOperation(ctx, operation)
+	if kind == ast.Subscription || accepts.media == "" {
+		stream(r.Context(), ctx, w, responses)
+		return
+	}
 	response := responses(ctx)
 	if response == nil { // the client has gone away
 		return
@@ -106,15 +117,21 @@ func requestErrorStatus(header http.Header, media string, errs gqlerror.List) in
 	return http.StatusBadRequest
 }
 
+// acceptance is what a client takes as an answer.
+type acceptance struct {
+	media  string // mediaGraphQL or mediaJSON; "" for neither
+	events bool   // server-sent events
+}
+
 // accepted chooses the media type of the answer: the one with the higher
 // q-value (RFC 9110, section 12.5.1), the newer one where it is named and they
 // tie. Without an Accept header it is application/json, for clients from before
-// the other.
-func accepted(headers []string) (string, bool) {
+// the other. Events must be named.
+func accepted(headers []string) acceptance {
 	if len(headers) == 0 {
-		return mediaJSON, true
+		return acceptance{media: mediaJSON}
 	}
-	var older, newer preference
+	var older, newer, events preference
 	for _, part := range strings.Split(strings.Join(headers, ","), ",") {
 		media, parameters, err := mime.ParseMediaType(strings.TrimSpace(part))
 		if err != nil {
@@ -131,6 +148,8 @@ func accepted(headers []string) (string, bool) {
 			newer.take(named, q)
 		case mediaJSON:
 			older.take(named, q)
+		case mediaEvents:
+			events.take(named, q)
 		case "application/*":
 			newer.take(byKind, q)
 			older.take(byKind, q)
@@ -139,13 +158,23 @@ func accepted(headers []string) (string, bool) {
 			older.take(byStar, q)
 		}
 	}
+	a := acceptance{events: events.q > 0}
 	switch {
 	case newer.q == 0 && older.q == 0:
-		return "", false
 	case newer.q > older.q, newer.q == older.q && newer.how == named:
-		return mediaGraphQL, true
+		a.media = mediaGraphQL
+	default:
+		a.media = mediaJSON
 	}
-	return mediaJSON, true
+	return a
+}
+
+// orJSON is the media type of what is no event.
+func (a acceptance) orJSON() string {
+	if a.media == "" {
+		return mediaJSON
+	}
+	return a.media
 }
 
 // preference is the q-value of a media type; a range that is more specific
@@ -178,6 +207,14 @@ func write(w http.ResponseWriter, media string, status int, response *graphql.Re
 	header.Add("Vary", "Accept, Authorization")
 	header.Set("X-Content-Type-Options", "nosniff")
 
+	body := encode(response)
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // who has gone away needs no answer
+}
+
+// encode writes a response; its data is JSON already.
+func encode(response *graphql.Response) []byte {
 	body := make([]byte, 0, len(response.Data)+512)
 	body = append(body, '{')
 	if len(response.Errors) > 0 {
@@ -196,9 +233,7 @@ func write(w http.ResponseWriter, media string, status int, response *graphql.Re
 		body = appendJSON(body, response.Extensions)
 	}
 	body = append(body, '}')
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // who has gone away needs no answer
+	return body
 }
 
 func appendJSON(body []byte, value any) []byte {
@@ -211,9 +246,5 @@ func appendJSON(body []byte, value any) []byte {
 
 // refuse answers a request that never reached GraphQL, in GraphQL's form.
 func refuse(w http.ResponseWriter, r *http.Request, status int, code, message string) {
-	media, ok := accepted(r.Header.Values("Accept"))
-	if !ok {
-		media = mediaJSON
-	}
-	write(w, media, status, &graphql.Response{Errors: gqlerror.List{coded(nil, code, message)}})
+	write(w, accepted(r.Header.Values("Accept")).orJSON(), status, &graphql.Response{Errors: gqlerror.List{coded(nil, code, message)}})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/handler/transport"
 	"github.com/coder/websocket"
+	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/tallyfeed/tallyfeed/auth"
@@ -80,6 +81,7 @@ func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Up
 
 // accept checks an upgrade and hands it over to gqlgen's transport.
 func (s *sockets) accept(origins []string, next http.Handler) http.Handler {
+	held := s.hold(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
@@ -92,6 +94,14 @@ func (s *sockets) accept(origins []string, next http.Handler) http.Handler {
 			refuse(w, r, http.StatusBadRequest, codeBadUserInput, "the subprotocol must be "+protocol)
 			return
 		}
+		held.ServeHTTP(w, r)
+	})
+}
+
+// hold is for connections that outlive a request: they have a place among a
+// bounded number, and end when the server does.
+func (s *sockets) hold(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
 		if !s.add(&end) {
@@ -159,8 +169,8 @@ func (r *resolver) initSocket(ctx context.Context, payload transport.InitPayload
 	return withViewer(ctx, viewer), nil, nil
 }
 
-// bounded gives an operation of a WebSocket what a request has: a deadline, and a
-// place among a bounded number.
+// bounded gives an operation of a WebSocket what a request has: a deadline, unless
+// it is a subscription, and a place among a bounded number.
 func bounded(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
 	socket, ok := ctx.Value(connectionKey{}).(*connection)
 	if !ok {
@@ -172,7 +182,10 @@ func bounded(ctx context.Context, next graphql.OperationHandler) graphql.Respons
 			coded(nil, codeOverloaded, "too many operations run on this connection"),
 		}})
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxRequest)
+	cancel := func() {}
+	if operation := graphql.GetOperationContext(ctx); operation.Operation.Operation != ast.Subscription {
+		ctx, cancel = context.WithTimeout(ctx, maxRequest)
+	}
 	responses := next(ctx)
 	return func(ctx context.Context) *graphql.Response {
 		response := responses(ctx)
