@@ -4,6 +4,7 @@
 //	go run ./bench likes   --redis URL --kafka BROKER   likes a second, and how fresh counts are
 //	go run ./bench memory  --redis URL                  bytes a like
 //	go run ./bench audit   --redis URL                  what the audit takes of a core
+//	go run ./bench subscriptions --redis URL --kafka BROKER   live counts for many
 //
 // It refuses a Redis that is not empty, and leaves it full.
 package main
@@ -20,11 +21,13 @@ import (
 )
 
 type commands struct {
-	Page   pageCommand   `cmd:"" help:"CPU, pages a second and latency of the signed-in page of 20, beside a hand-written handler on the same Redis."`
-	Likes  likesCommand  `cmd:"" help:"Latency of likes, and time until another viewer sees the count."`
-	Audit  auditCommand  `cmd:"" help:"What the audit takes of a core."`
-	Memory memoryCommand `cmd:"" help:"Bytes that a like takes in Redis."`
-	Plain  plainCommand  `cmd:"" hidden:"" help:"Serve the hand-written handler."`
+	Page          pageCommand          `cmd:"" help:"CPU, pages a second and latency of the signed-in page of 20, beside a hand-written handler on the same Redis."`
+	Likes         likesCommand         `cmd:"" help:"Latency of likes, and time until another viewer sees the count."`
+	Audit         auditCommand         `cmd:"" help:"What the audit takes of a core."`
+	Memory        memoryCommand        `cmd:"" help:"Bytes that a like takes in Redis."`
+	Subscriptions subscriptionsCommand `cmd:"" help:"Memory, CPU and latency of live counts for many at once."`
+
+	Plain plainCommand `cmd:"" hidden:"" help:"Serve the hand-written handler."`
 }
 
 func main() {

@@ -52,6 +52,7 @@ func (c KafkaConfig) EnsureTopics(ctx context.Context) error {
 
 func (c KafkaConfig) ensure(ctx context.Context) error {
 	client := c.client()
+	defer hangUp(client)
 	created, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: c.Topic, NumPartitions: c.Partitions, ReplicationFactor: c.Replication,
 	}}})

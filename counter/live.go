@@ -177,9 +177,11 @@ func (l *Live) pass(now time.Time) (next time.Duration) {
 func (l *Live) Run(ctx context.Context) error {
 	var readers errgroup.Group
 	readers.Go(func() error { l.passAll(ctx); return nil })
+	client := l.kafka.client() // one for all: each has connections and goroutines of its own
+	defer hangUp(client)
 	known := map[int]bool{}
 	for ctx.Err() == nil {
-		spans, err := l.kafka.ends(ctx)
+		spans, err := l.kafka.ends(ctx, client)
 		if err != nil {
 			if ctx.Err() == nil {
 				l.log.WarnContext(ctx, "live counts stand still, trying again", "err", err)
@@ -190,7 +192,7 @@ func (l *Live) Run(ctx context.Context) error {
 		for partition, end := range spans {
 			if !known[partition] {
 				known[partition] = true
-				readers.Go(func() error { l.read(ctx, partition, end); return nil })
+				readers.Go(func() error { l.read(ctx, client, partition, end); return nil })
 			}
 		}
 		wait(ctx, liveLook)
@@ -213,10 +215,10 @@ func (l *Live) passAll(ctx context.Context) {
 	}
 }
 
-func (l *Live) read(ctx context.Context, partition int, at int64) {
+func (l *Live) read(ctx context.Context, client *kafka.Client, partition int, at int64) {
 	see := func(record []byte) error { l.see(record); return nil }
 	for ctx.Err() == nil {
-		next, err := l.kafka.fetch(ctx, partition, at, see)
+		next, err := l.kafka.fetch(ctx, client, partition, at, see)
 		at = next
 		if err == nil || ctx.Err() != nil {
 			continue
@@ -224,7 +226,7 @@ func (l *Live) read(ctx context.Context, partition int, at int64) {
 		l.log.WarnContext(ctx, "live counts stand still, trying again", "partition", partition, "err", err)
 		wait(ctx, livePause)
 		if errors.Is(err, kafka.OffsetOutOfRange) { // retention has passed it, or the topic was made anew
-			if ends, err := l.kafka.ends(ctx); err == nil {
+			if ends, err := l.kafka.ends(ctx, client); err == nil {
 				at = ends[partition]
 			}
 		}

@@ -18,9 +18,23 @@ func (c KafkaConfig) client() *kafka.Client {
 	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
 }
 
-// ranges reads the spans of all partitions of the topic.
+// ranges reads the spans of all partitions of the topic, for who asks now and
+// then.
 func (c KafkaConfig) ranges(ctx context.Context, group string) ([]span, error) {
 	client := c.client()
+	defer hangUp(client)
+	return c.rangesBy(ctx, client, group)
+}
+
+// hangUp closes a client's connections, which it would keep for half a minute,
+// asking each for news.
+func hangUp(client *kafka.Client) {
+	if transport, ok := client.Transport.(*kafka.Transport); ok {
+		transport.CloseIdleConnections()
+	}
+}
+
+func (c KafkaConfig) rangesBy(ctx context.Context, client *kafka.Client, group string) ([]span, error) {
 	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
 	if err != nil {
 		return nil, err
@@ -61,10 +75,10 @@ func (c KafkaConfig) ranges(ctx context.Context, group string) ([]span, error) {
 }
 
 // ends reads where each partition of the topic ends.
-func (c KafkaConfig) ends(ctx context.Context) (map[int]int64, error) {
+func (c KafkaConfig) ends(ctx context.Context, client *kafka.Client) (map[int]int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*kafkaTimeout)
 	defer cancel()
-	spans, err := c.ranges(ctx, AggregatorGroup)
+	spans, err := c.rangesBy(ctx, client, AggregatorGroup)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +91,9 @@ func (c KafkaConfig) ends(ctx context.Context) (map[int]int64, error) {
 
 // commit sets the offset of a group that has no members.
 func (c KafkaConfig) commit(ctx context.Context, group string, partition int, offset int64) error {
-	reply, err := c.client().OffsetCommit(ctx, &kafka.OffsetCommitRequest{
+	client := c.client()
+	defer hangUp(client)
+	reply, err := client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
 		GroupID: group, GenerationID: -1,
 		Topics: map[string][]kafka.OffsetCommit{c.Topic: {{Partition: partition, Offset: offset}}},
 	})
