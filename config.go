@@ -23,7 +23,7 @@ type commands struct {
 	Serve  serveCommand  `cmd:"" default:"withargs" help:"Serve the API and run the workers (what no command means)."`
 	Token  tokenCommand  `cmd:"" help:"Print a token for trying things out, made from the secret."`
 	Import importCommand `cmd:"" help:"Import posts from a JSONL file. A second run changes nothing."`
-	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts."`
+	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts. A server with the role archive restores what is missing."`
 
 	Recount     recountCommand     `cmd:"" help:"Count subjects anew from their facts, and mend what is wrong."`
 	Audit       auditCommand       `cmd:"" help:"Compare the counts of all posts with their facts once, and mend what is wrong."`

@@ -55,14 +55,15 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		s.workers = append(s.workers, aggregator.Run)
 	}
 	store, archiveGroup := archive.NewStore(parts.database), groupFor(archive.Group, config.KafkaTopic)
+	catchUp := counter.NewCatchUp(parts.kafka, archiveGroup, store)
 	if config.has(roleArchive) {
 		archiver := archive.NewArchiver(store, parts.kafka, log, archive.ArchiverConfig{Group: archiveGroup})
 		parts.closeFirst(archiver.Close)
-		s.workers = append(s.workers, archiver.Run)
+		tail := counter.NewTail(parts.redis, store, catchUp, publisher, s.facts, log, counter.TailConfig{})
+		s.workers = append(s.workers, archiver.Run, tail.Run)
 	}
 	if config.has(roleArchive) || parts.redisName == "" { // nobody else could restore an embedded Redis
-		s.restorer = counter.NewRestorer(parts.redis, store, parts.ordinals,
-			counter.NewCatchUp(parts.kafka, archiveGroup, store), publisher, log, counter.RestorerConfig{})
+		s.restorer = counter.NewRestorer(parts.redis, store, parts.ordinals, catchUp, publisher, log, counter.RestorerConfig{})
 		s.workers = append(s.workers, s.restorer.Run)
 	}
 	if config.has(roleAudit) {
