@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/tallyfeed/tallyfeed/counter"
@@ -33,14 +32,12 @@ func (c *importCommand) Run(e *environment) (err error) {
 		defer func() { _ = file.Close() }()
 		input = file
 	}
-	address := c.Database
-	if address == "" {
+	if c.Database == "" {
 		if err := os.MkdirAll(c.Data, 0o700); err != nil {
 			return err
 		}
-		address = "sqlite:" + filepath.Join(c.Data, "tallyfeed.db")
 	}
-	db, err := database.Open(e.ctx, address)
+	db, err := database.Open(e.ctx, c.address())
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/tallyfeed/tallyfeed/auth"
+	"github.com/tallyfeed/tallyfeed/counter"
 )
 
 type logger = *slog.Logger
@@ -27,6 +29,7 @@ type commands struct {
 
 	Recount     recountCommand     `cmd:"" help:"Count subjects anew from their facts, and mend what is wrong."`
 	Audit       auditCommand       `cmd:"" help:"Compare the counts of all posts with their facts once, and mend what is wrong."`
+	Compensate  compensateCommand  `cmd:"" help:"Compare the archive with the facts: what Redis has lost goes back into the facts, all else is mended from them."`
 	DeadLetters deadLettersCommand `cmd:"" help:"List the records that were no events, or send them in again."`
 }
 
@@ -88,6 +91,8 @@ type serveCommand struct {
 	OutboxLimit   int      `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
 	AuditRate     int      `default:"100" help:"How many subjects a second the audit looks at."`
 	MemoryLimit   float64  `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
+	CompensateAt  string   `default:"03:30" help:"When the role archive compares archive and facts each night; off: never. Default: ${default}." placeholder:"HH:MM"`
+	TimeZone      string   `default:"UTC" help:"Time zone of --compensate-at, e.g. Europe/Berlin, or Local. Default: ${default}." placeholder:"NAME"`
 	LogLevel      string   `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
 	LogFormat     string   `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
@@ -137,6 +142,14 @@ func (s *stores) resolve() error {
 	return fromFile("database", &s.Database, s.DatabaseFile)
 }
 
+// address is where the database is.
+func (s *stores) address() string {
+	if s.Database == "" {
+		return "sqlite:" + filepath.Join(s.Data, "tallyfeed.db")
+	}
+	return s.Database
+}
+
 func (c *serveCommand) resolve() error {
 	return errors.Join(
 		c.check(),
@@ -161,7 +174,24 @@ func (c *serveCommand) check() error {
 	case c.KafkaPartitions < 1:
 		return errors.New("--kafka-partitions must be at least 1")
 	}
-	return nil
+	_, err := c.nightly()
+	return err
+}
+
+// nightly is when to compensate.
+func (c *serveCommand) nightly() (counter.Nightly, error) {
+	if c.CompensateAt == "off" {
+		return counter.Nightly{}, nil
+	}
+	at, err := time.Parse("15:04", c.CompensateAt)
+	if err != nil {
+		return counter.Nightly{}, errors.New("--compensate-at must be HH:MM or off")
+	}
+	zone, err := time.LoadLocation(c.TimeZone)
+	if err != nil || c.TimeZone == "" {
+		return counter.Nightly{}, fmt.Errorf("--time-zone: there is no %q", c.TimeZone)
+	}
+	return counter.Nightly{Hour: at.Hour(), Minute: at.Minute(), Zone: zone}, nil
 }
 
 // Run is called by kong.

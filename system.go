@@ -61,6 +61,10 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		parts.closeFirst(archiver.Close)
 		tail := counter.NewTail(parts.redis, store, catchUp, publisher, s.facts, log, counter.TailConfig{})
 		s.workers = append(s.workers, archiver.Run, tail.Run)
+		if at, _ := config.nightly(); at.Zone != nil { // check has looked at it
+			compensator := counter.NewCompensator(parts.redis, store, postSubjects{s.posts}, tail, log)
+			s.workers = append(s.workers, func(ctx context.Context) error { return compensator.Run(ctx, at) })
+		}
 	}
 	if config.has(roleArchive) || parts.redisName == "" { // nobody else could restore an embedded Redis
 		s.restorer = counter.NewRestorer(parts.redis, store, parts.ordinals, catchUp, publisher, log, counter.RestorerConfig{})

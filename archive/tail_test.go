@@ -87,7 +87,8 @@ func TestTail(t *testing.T) {
 				}
 				s.set(0, "1", counter.Like, false)
 			},
-			func(*system) {}, 6, []int{1, 2, 3, 4, 5, 6, 7, 8, 9},
+			func(*system) {}, 6,
+			[]int{1, 2, 3, 4, 5, 6, 7, 8, 9},
 		},
 		"LikesGoOn": {
 			"The next like makes the last id higher than the archive's: it no longer tells.",
@@ -100,13 +101,15 @@ func TestTail(t *testing.T) {
 				time.Sleep(5 * time.Millisecond) // a later millisecond than the lost ones
 				s.set(20, "1", counter.Like, true)
 			},
-			5, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20},
+			5,
+			[]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20},
 		},
 		"Repeated": {
 			"A client repeats its lost like: it is a fact already.",
 			func(s *system) { s.set(5, "1", counter.Like, true); s.set(6, "1", counter.Like, true) },
 			func(s *system) { s.set(5, "1", counter.Like, true) },
-			1, []int{0, 1, 2, 3, 4, 5, 6},
+			1,
+			[]int{0, 1, 2, 3, 4, 5, 6},
 		},
 		"ChangedMeanwhile": {
 			"A viewer has taken the lost like back since: what came later wins.",
@@ -116,7 +119,8 @@ func TestTail(t *testing.T) {
 				s.set(5, "1", counter.Like, true)
 				s.set(5, "1", counter.Like, false)
 			},
-			1, []int{0, 1, 2, 3, 4, 6},
+			1,
+			[]int{0, 1, 2, 3, 4, 6},
 		},
 		"ClockAhead": {
 			"The lost master's clock was hours ahead: new versions must be above its own (FAULTS 51).",
@@ -129,11 +133,13 @@ func TestTail(t *testing.T) {
 				s.set(0, "1", counter.Like, false)
 			},
 			func(s *system) { s.set(6, "1", counter.Like, true) },
-			2, []int{1, 2, 3, 4, 5, 6},
+			2,
+			[]int{1, 2, 3, 4, 5, 6},
 		},
 		"Nothing": {
 			"Another server answers, and has all there is.",
-			func(*system) {}, func(s *system) { s.set(5, "1", counter.Like, true) }, 0, []int{0, 1, 2, 3, 4, 5},
+			func(*system) {}, func(s *system) { s.set(5, "1", counter.Like, true) }, 0,
+			[]int{0, 1, 2, 3, 4, 5},
 		},
 	}
 	for name, tc := range cases {
