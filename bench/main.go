@@ -4,6 +4,8 @@
 //	go run ./bench likes   --redis URL --kafka BROKER   likes a second, and how fresh counts are
 //	go run ./bench memory  --redis URL                  bytes a like
 //	go run ./bench audit   --redis URL                  what the audit takes of a core
+//	go run ./bench archive                              events a second into SQL
+//	go run ./bench restore --redis URL --kafka BROKER   facts a second out of SQL
 //
 // It refuses a Redis that is not empty, and leaves it full.
 package main
@@ -20,11 +22,13 @@ import (
 )
 
 type commands struct {
-	Page   pageCommand   `cmd:"" help:"CPU, pages a second and latency of the signed-in page of 20, beside a hand-written handler on the same Redis."`
-	Likes  likesCommand  `cmd:"" help:"Latency of likes, and time until another viewer sees the count."`
-	Audit  auditCommand  `cmd:"" help:"What the audit takes of a core."`
-	Memory memoryCommand `cmd:"" help:"Bytes that a like takes in Redis."`
-	Plain  plainCommand  `cmd:"" hidden:"" help:"Serve the hand-written handler."`
+	Page    pageCommand    `cmd:"" help:"CPU, pages a second and latency of the signed-in page of 20, beside a hand-written handler on the same Redis."`
+	Likes   likesCommand   `cmd:"" help:"Latency of likes, and time until another viewer sees the count."`
+	Audit   auditCommand   `cmd:"" help:"What the audit takes of a core."`
+	Archive archiveCommand `cmd:"" help:"Events a second that the archive takes."`
+	Restore restoreCommand `cmd:"" help:"Facts a second that an empty Redis gets back from the archive."`
+	Memory  memoryCommand  `cmd:"" help:"Bytes that a like takes in Redis."`
+	Plain   plainCommand   `cmd:"" hidden:"" help:"Serve the hand-written handler."`
 }
 
 func main() {
