@@ -55,8 +55,6 @@ func importPosts(e *environment, db *bun.DB, input io.Reader) error {
 
 type epochCommand struct {
 	redisFlags `embed:""`
-
-	Declare bool `help:"Say that this Redis holds all the likes there are. Normally a server with the role archive restores them and says so itself: this is for an operator who gives up for good what Redis lacks."`
 }
 
 // Run is called by kong.
@@ -66,11 +64,6 @@ func (c *epochCommand) Run(e *environment) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, redis.Close()) }()
-	if c.Declare {
-		if err := redis.DeclareEpoch(e.ctx); err != nil {
-			return err
-		}
-	}
 	status, err := redis.Epoch(e.ctx)
 	if err != nil {
 		return err

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/tallyfeed/tallyfeed/database"
+	"github.com/tallyfeed/tallyfeed/enginetest"
 )
 
 // --help of each command names its flags, what each is for and its variable: it
@@ -172,6 +175,53 @@ func TestImport(t *testing.T) {
 	}
 	if status, _ := server.get(t, "/healthz"); status != http.StatusOK {
 		t.Errorf("status %d", status)
+	}
+	server.stop(t)
+}
+
+// The command on real engines: nothing is wrong, then a row is, and it is mended
+// once. The dry run says so first.
+func TestCompensateCommand(t *testing.T) {
+	t.Parallel()
+	system := realSystem(t, startRedis(t, false), enginetest.Kafka(t))
+	system.importFile(t, writePosts(t, 20), "21 added, 0 there already, 0 bad\n")
+	server := system.serve(t)
+	bob := system.token(t, "bob")
+	server.react(t, bob, "like", "post:e001")
+	server.react(t, bob, "like", "post:e002")
+	var flags []string
+	for _, flag := range system.flags {
+		if flag == "--kafka-replication" {
+			break // what follows of Kafka is for who makes a topic
+		}
+		flags = append(flags, flag)
+	}
+	flags = append(append([]string{"compensate"}, flags...), system.stores...)
+	compensate := func(more ...string) string {
+		p := execute(t, system.env[1:], append(flags, more...)...)
+		if p.status != 0 {
+			t.Fatalf("status %d: %s", p.status, &p.log)
+		}
+		return p.stdout.String()
+	}
+	if got, want := compensate("--all"), "21 subjects and 2 facts compared: 0 put back into the facts, 0 rows and 0 counts of the archive mended\n"; got != want {
+		t.Errorf("%swant %s", got, want)
+	}
+	db, err := database.Open(t.Context(), system.stores[1])
+	if err != nil {
+		t.Fatal("the database can't be opened")
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(t.Context(), "UPDATE reactions SET active = FALSE WHERE subject = 'post:e002'"); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range [][]string{{"--all", "--dry-run"}, {"--all"}} {
+		if got, want := compensate(more...), "21 subjects and 2 facts compared: 0 put back into the facts, 1 rows and 0 counts of the archive mended\n"; got != want {
+			t.Errorf("%v: %swant %s", more, got, want)
+		}
+	}
+	if got, want := compensate("--all", "--json"), `{"subjects":21,"facts":2,"putBack":0,"mended":0,"countsMended":0}`+"\n"; got != want {
+		t.Errorf("%swant %s", got, want)
 	}
 	server.stop(t)
 }

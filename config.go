@@ -26,13 +26,14 @@ type commands struct {
 	Serve  serveCommand  `cmd:"" default:"withargs" help:"Serve the API and run the workers (what no command means)."`
 	Token  tokenCommand  `cmd:"" help:"Print a token for trying things out, made from the secret."`
 	Import importCommand `cmd:"" help:"Import posts from a JSONL file. A second run changes nothing."`
-	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts."`
+	Epoch  epochCommand  `cmd:"" help:"Say whether Redis is known to hold all facts. A server with the role archive restores what is missing."`
 
 	DeleteUser deleteUserCommand `cmd:"" help:"Delete a user for good: posts, likes, favs and name."`
 	Export     exportCommand     `cmd:"" help:"Write all that is kept of a user as JSONL."`
 
 	Recount     recountCommand     `cmd:"" help:"Count subjects anew from their facts, and mend what is wrong."`
 	Audit       auditCommand       `cmd:"" help:"Compare the counts of all posts with their facts once, and mend what is wrong."`
+	Compensate  compensateCommand  `cmd:"" help:"Compare the archive with the facts: what Redis has lost goes back into the facts, all else is mended from them."`
 	DeadLetters deadLettersCommand `cmd:"" help:"List the records that were no events, or send them in again."`
 }
 
@@ -100,11 +101,13 @@ type serveCommand struct {
 	Likers           map[string]string `default:"post=public" help:"Who may see who likes something of a type: public, author or off. Default: ${default}." placeholder:"TYPE=POLICY"`
 	TrustedProxies   []string          `help:"Proxies whose X-Forwarded-For is believed: addresses or ranges, separated by commas." placeholder:"CIDR"`
 
-	OutboxLimit int     `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
-	AuditRate   int     `default:"100" help:"How many subjects a second the audit looks at."`
-	MemoryLimit float64 `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
-	LogLevel    string  `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
-	LogFormat   string  `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
+	OutboxLimit  int     `default:"10000" help:"How many changes may wait for Kafka in each of the 256 parts before likes are refused."`
+	AuditRate    int     `default:"100" help:"How many subjects a second the audit looks at."`
+	MemoryLimit  float64 `default:"0.9" help:"Share of Redis' maxmemory from which on likes are refused."`
+	CompensateAt string  `default:"03:30" help:"When the role archive compares archive and facts each night; off: never. Default: ${default}." placeholder:"HH:MM"`
+	TimeZone     string  `default:"UTC" help:"Time zone of --compensate-at, e.g. Europe/Berlin, or Local. Default: ${default}." placeholder:"NAME"`
+	LogLevel     string  `enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: ${enum}."`
+	LogFormat    string  `enum:"text,json" default:"text" help:"Form of the log lines: ${enum}."`
 }
 
 func (c *serveCommand) has(role string) bool {
@@ -148,16 +151,16 @@ func fromFile(flag string, value *string, file string) error {
 	return nil
 }
 
-// address is that of the database.
+func (s *stores) resolve() error {
+	return fromFile("database", &s.Database, s.DatabaseFile)
+}
+
+// address is where the database is.
 func (s *stores) address() string {
 	if s.Database == "" {
 		return "sqlite:" + filepath.Join(s.Data, "tallyfeed.db")
 	}
 	return s.Database
-}
-
-func (s *stores) resolve() error {
-	return fromFile("database", &s.Database, s.DatabaseFile)
 }
 
 func (c *serveCommand) resolve() error {
@@ -192,7 +195,24 @@ func (c *serveCommand) check() error {
 	case c.KafkaPartitions < 1:
 		return errors.New("--kafka-partitions must be at least 1")
 	}
-	return nil
+	_, err := c.nightly()
+	return err
+}
+
+// nightly is when to compensate.
+func (c *serveCommand) nightly() (counter.Nightly, error) {
+	if c.CompensateAt == "off" {
+		return counter.Nightly{}, nil
+	}
+	at, err := time.Parse("15:04", c.CompensateAt)
+	if err != nil {
+		return counter.Nightly{}, errors.New("--compensate-at must be HH:MM or off")
+	}
+	zone, err := time.LoadLocation(c.TimeZone)
+	if err != nil || c.TimeZone == "" {
+		return counter.Nightly{}, fmt.Errorf("--time-zone: there is no %q", c.TimeZone)
+	}
+	return counter.Nightly{Hour: at.Hour(), Minute: at.Minute(), Zone: zone}, nil
 }
 
 func validLikers(policies map[string]string) bool {

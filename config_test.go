@@ -12,6 +12,7 @@ func TestSenselessFlags(t *testing.T) {
 	t.Parallel()
 	for _, flag := range []string{
 		"--outbox-limit=0", "--outbox-limit=-1", "--memory-limit=-1", "--memory-limit=7", "--audit-rate=0", "--kafka-partitions=0", "--roles=",
+		"--compensate-at=25:00", "--compensate-at=", "--time-zone=Nowhere/Land", "--time-zone=",
 	} {
 		t.Run(flag, func(t *testing.T) {
 			t.Parallel()

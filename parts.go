@@ -106,10 +106,8 @@ func (p *parts) openTokens(config serveCommand) error {
 }
 
 func (p *parts) openDatabase(ctx context.Context, config serveCommand, log logger) error {
-	address := config.Database
-	if address == "" {
-		address = "sqlite:" + filepath.Join(config.Data, "tallyfeed.db")
-	} else {
+	address := config.address()
+	if config.Database != "" {
 		p.databaseName = redacted(address)
 	}
 	err := keepTrying(ctx, log, orEmbedded("database", p.databaseName), func(ctx context.Context) (err error) {

@@ -1,12 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/database"
 	"github.com/tallyfeed/tallyfeed/feed"
@@ -84,16 +85,12 @@ func (c *auditCommand) Run(e *environment) (err error) {
 	if c.Rate < 1 {
 		return errors.New("--rate must be at least 1")
 	}
-	address := c.Database
-	if address == "" {
-		address = "sqlite:" + filepath.Join(c.Data, "tallyfeed.db")
-	}
 	redis, err := c.open(e)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, redis.Close()) }()
-	db, err := database.Open(e.ctx, address)
+	db, err := database.Open(e.ctx, c.address())
 	if err != nil {
 		return err
 	}
@@ -109,6 +106,53 @@ func (c *auditCommand) Run(e *environment) (err error) {
 		err = fmt.Errorf("%d are not mended yet: others recount them, or they change too fast", drift.Differed-drift.Mended)
 	}
 	return err
+}
+
+type compensateCommand struct {
+	stores     `embed:""`
+	redisFlags `embed:""`
+	kafkaFlags `embed:""`
+
+	All    bool `help:"Compare every subject. Default: those touched since the last run."`
+	DryRun bool `help:"Only say what would be done. What waits in the outbox and in Kafka is archived all the same."`
+	JSON   bool `name:"json" help:"Print the report as JSON."`
+}
+
+// Run is called by kong.
+func (c *compensateCommand) Run(e *environment) (err error) {
+	if err := errors.Join(c.stores.resolve(), fromFile("kafka-password", &c.KafkaPassword, c.KafkaPasswordFile)); err != nil {
+		return err
+	}
+	if len(c.Kafka) == 0 {
+		return errors.New("give --kafka: the embedded one lives in the server's process only")
+	}
+	kafka, err := c.kafkaConfig()
+	if err != nil {
+		return err
+	}
+	redis, err := c.open(e)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, redis.Close()) }()
+	db, err := database.Open(e.ctx, c.address())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	log, store := e.logger(), archive.NewStore(db)
+	publisher := counter.NewPublisher(redis, kafka, log)
+	defer func() { err = errors.Join(err, publisher.Close()) }()
+	facts := counter.NewFacts(redis, counter.NewOrdinals(counter.NewSQLOrdinals(db)), log, counter.FactsConfig{})
+	tail := counter.NewTail(redis, store, counter.NewCatchUp(kafka, groupFor(archive.Group, c.KafkaTopic), store), publisher, facts, log, counter.TailConfig{})
+	compensator := counter.NewCompensator(redis, store, postSubjects{feed.New(db, feed.Config{})}, tail, log)
+	report, err := compensator.Compensate(e.ctx, counter.CompensateOptions{All: c.All, DryRun: c.DryRun})
+	if c.JSON {
+		return errors.Join(err, json.NewEncoder(e.out).Encode(report))
+	}
+	_, writeErr := fmt.Fprintf(e.out, "%d subjects and %d facts compared: %d put back into the facts, %d rows and %d counts of the archive mended\n",
+		report.Subjects, report.Facts, report.PutBack, report.Mended, report.CountsMended)
+	return errors.Join(err, writeErr)
 }
 
 type deadLettersCommand struct {

@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // for --time-zone where the system has none
 
 	"golang.org/x/sync/errgroup"
 

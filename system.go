@@ -78,7 +78,12 @@ func newSystem(config serveCommand, parts *parts, log logger) *system {
 		s.workers = append(s.workers, purger.Run)
 		archiver := archive.NewArchiver(s.store, parts.kafka, log, archive.ArchiverConfig{Group: archiveGroup})
 		parts.closeFirst(archiver.Close)
-		s.workers = append(s.workers, archiver.Run)
+		tail := counter.NewTail(parts.redis, s.store, catchUp, publisher, s.facts, log, counter.TailConfig{})
+		s.workers = append(s.workers, archiver.Run, tail.Run)
+		if at, _ := config.nightly(); at.Zone != nil { // check has looked at it
+			compensator := counter.NewCompensator(parts.redis, s.store, postSubjects{s.posts}, tail, log)
+			s.workers = append(s.workers, func(ctx context.Context) error { return compensator.Run(ctx, at) })
+		}
 	}
 	if config.has(roleArchive) || parts.redisName == "" { // nobody else could restore an embedded Redis
 		s.restorer = counter.NewRestorer(parts.redis, s.store, parts.ordinals, catchUp, publisher, log, counter.RestorerConfig{})

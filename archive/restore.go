@@ -74,4 +74,39 @@ func (s *Store) Active(ctx context.Context, subjects []counter.Subject, see func
 	return nil
 }
 
+// Since is part of counter.Archive.
+func (s *Store) Since(ctx context.Context, tag counter.Tag, above counter.Version, see func(counter.Reaction) error) error {
+	rows, err := s.db.QueryContext(ctx, `SELECT r.subject, r.metric, r.ordinal, r.active, r.version, u.sub
+		FROM subject_counts AS c JOIN reactions AS r ON r.subject = c.subject AND r.version > ? JOIN users AS u ON u.ordinal = r.ordinal
+		WHERE c.tag = ? AND c.version > ?`, int64(above), int(tag), int64(above))
+	if err != nil {
+		return fmt.Errorf("read newly archived reactions: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name, sub string
+		var metric int
+		var ordinal, version int64
+		var active bool
+		if err := rows.Scan(&name, &metric, &ordinal, &active, &version, &sub); err != nil {
+			return fmt.Errorf("read newly archived reactions: %w", err)
+		}
+		subject, err := counter.ParseSubject(name)
+		if err != nil {
+			return fmt.Errorf("archived reaction to %q: %w", name, err)
+		}
+		err = see(counter.Reaction{
+			Subject: subject, Metric: counter.Metric(metric), Ordinal: counter.Ordinal(ordinal), Active: active,
+			Version: counter.Version(version), Viewer: counter.Viewer(sub),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("read newly archived reactions: %w", err)
+	}
+	return nil
+}
+
 var _ counter.Archive = (*Store)(nil)

@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/enginetest"
+	"github.com/tallyfeed/tallyfeed/lua"
 )
 
 func sqlite(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "archive.db") }
@@ -238,6 +241,7 @@ func TestRestorerSleeps(t *testing.T) {
 				slept <- err
 			}()
 			<-asleep
+			s.othersDone()
 			loses(s)
 			s.restore()
 			s.set(7, "1", counter.Like, false)
@@ -250,6 +254,93 @@ func TestRestorerSleeps(t *testing.T) {
 			same(t, s.held(), want)
 		})
 	}
+}
+
+// holding stops a process right before it would write an epoch.
+type holding struct {
+	reached chan struct{}
+	release chan struct{}
+	once    *sync.Once
+	key     string
+}
+
+// DialHook is part of redis.Hook.
+func (h holding) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook is part of redis.Hook.
+func (h holding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook is part of redis.Hook.
+func (h holding) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 3 && args[1] == lua.Epoch.Hash && args[3] == h.key {
+			h.once.Do(func() { close(h.reached); <-h.release })
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// othersDone waits until the sleeper's other workers have nothing to do any more:
+// their scripts would notice that the lease is lost.
+func (s *system) othersDone() {
+	s.t.Helper()
+	eventually(s.t, 30*time.Second, "all but one of some tags", func() bool {
+		status, err := s.redis.Epoch(s.t.Context())
+		return err == nil && status.Present%32 == 31
+	})
+}
+
+// A restorer sleeps; another one restores, likes are taken back, Redis is emptied
+// once more, and a third one has just written what is true now. Then the first
+// wakes up: there is no epoch that would stop it, only the token.
+func TestRestorerWakesIntoAnother(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t, openWith(t, sqlite(t), 600), enginetest.RedisOptions{})
+	s.setAll(upTo(600), "1", counter.Like, true)
+	s.published()
+	s.empty()
+	asleep, wake, slept := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	go func() {
+		_, err := s.restorer(stopping{s.store, func(fact counter.Reaction) error {
+			if fact.Ordinal == 599 {
+				once.Do(func() { close(asleep); <-wake })
+			}
+			return nil
+		}}).Restore(t.Context())
+		slept <- err
+	}()
+	<-asleep
+	s.othersDone()
+	s.empty()
+	s.restore()
+	s.setAll(upTo(300), "1", counter.Like, false)
+	s.published()
+	want := s.held()
+	s.empty()
+
+	third := *s
+	var err error
+	if third.redis, err = counter.OpenRedis(t.Context(), s.server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = third.redis.Close() })
+	hold := holding{make(chan struct{}), make(chan struct{}), &sync.Once{}, fmt.Sprintf("epoch{%s}", post(t, "1").Tag())}
+	third.redis.AddHook(hold)
+	finished := make(chan error, 1)
+	go func() { _, err := third.restorer(s.store).Restore(t.Context()); finished <- err }()
+	<-hold.reached
+	close(wake)
+	if err := <-slept; err == nil {
+		t.Error("the sleeper noticed nothing")
+	}
+	close(hold.release)
+	if err := <-finished; err != nil {
+		t.Error(err)
+	}
+	same(t, s.held(), want)
 }
 
 // The lost Redis's clock was hours ahead: new changes must get versions above the

@@ -63,6 +63,7 @@ func (c *likesCommand) Run(ctx context.Context) (err error) {
 	wg.Go(func() { writes = watchSnapshot(limited, client, hotPost) })
 	for i := range 4 {
 		wg.Go(func() { run.probe(limited, fmt.Sprintf("post:%d", 1+i)) })
+		wg.Go(func() { run.probeRow(limited, fmt.Sprintf("post:%d", 11+i)) })
 	}
 	before, err := on.cpu()
 	if err != nil {
@@ -85,6 +86,7 @@ type likeRun struct {
 	mu      sync.Mutex
 	took    []float64
 	fresh   []float64
+	rows    []float64
 	failure error
 	likes   int
 	failed  int
@@ -171,6 +173,25 @@ func (r *likeRun) probe(ctx context.Context, post string) {
 	}
 }
 
+// probeRow likes a post that only it touches, and looks until SQL has the row.
+func (r *likeRun) probeRow(ctx context.Context, post string) {
+	for viewer := 0; ctx.Err() == nil && viewer < r.command.Viewers; viewer++ {
+		at := time.Now()
+		if err := r.on.react(ctx, viewer, post, true); err != nil {
+			continue
+		}
+		for ctx.Err() == nil {
+			if there, err := r.on.archived(ctx, viewer, post); err == nil && there {
+				r.mu.Lock()
+				r.rows = append(r.rows, time.Since(at).Seconds()*1000)
+				r.mu.Unlock()
+				break
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
 // watchSnapshot counts how often a snapshot changes, a second.
 func watchSnapshot(ctx context.Context, client *redis.Client, post string) float64 {
 	key := "cnt:v1:" + post + tagOf(post)
@@ -191,6 +212,9 @@ func (r *likeRun) report(length, cpu time.Duration, writes float64) {
 		r.likes, length, float64(r.likes)/length.Seconds(), r.failed, r.late)
 	fmt.Printf("answered after        p50 %.2f ms, p99 %.2f ms\n", quantile(r.took, 0.5), quantile(r.took, 0.99))
 	fmt.Printf("seen by others after  p50 %.0f ms, p99 %.0f ms, of %d\n", quantile(r.fresh, 0.5), quantile(r.fresh, 0.99), r.probes)
+	if !r.command.Inside {
+		fmt.Printf("a row in SQL after    p50 %.0f ms, p99 %.0f ms, of %d\n", quantile(r.rows, 0.5), quantile(r.rows, 0.99), len(r.rows))
+	}
 	fmt.Printf("snapshot writes on the hottest post: %.1f a second\n", writes)
 	fmt.Printf("CPU of the process that serves: %.2f cores\n", cpu.Seconds()/length.Seconds())
 }

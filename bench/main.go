@@ -5,6 +5,8 @@
 //	go run ./bench memory  --redis URL                  bytes a like
 //	go run ./bench audit   --redis URL                  what the audit takes of a core
 //	go run ./bench subscriptions --redis URL --kafka BROKER   live counts for many
+//	go run ./bench archive                              events a second into SQL
+//	go run ./bench restore --redis URL --kafka BROKER   facts a second out of SQL
 //
 // It refuses a Redis that is not empty, and leaves it full.
 package main
@@ -23,6 +25,8 @@ import (
 type commands struct {
 	Page          pageCommand          `cmd:"" help:"CPU, pages a second and latency of the signed-in page of 20, beside a hand-written handler on the same Redis."`
 	Likes         likesCommand         `cmd:"" help:"Latency of likes, and time until another viewer sees the count."`
+	Archive       archiveCommand       `cmd:"" help:"Events a second that the archive takes."`
+	Restore       restoreCommand       `cmd:"" help:"Facts a second that an empty Redis gets back from the archive."`
 	Audit         auditCommand         `cmd:"" help:"What the audit takes of a core."`
 	Memory        memoryCommand        `cmd:"" help:"Bytes that a like takes in Redis."`
 	Subscriptions subscriptionsCommand `cmd:"" help:"Memory, CPU and latency of live counts for many at once."`

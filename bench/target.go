@@ -12,10 +12,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/uptrace/bun"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tallyfeed/tallyfeed/auth"
 	"github.com/tallyfeed/tallyfeed/counter"
+	"github.com/tallyfeed/tallyfeed/database"
 )
 
 // target is what likes are sent to.
@@ -24,6 +26,8 @@ type target interface {
 	react(ctx context.Context, viewer int, post string, want bool) error
 	// count is what nobody in particular sees.
 	count(ctx context.Context, post string) (int, error)
+	// archived says whether SQL has the like of a viewer.
+	archived(ctx context.Context, viewer int, post string) (bool, error)
 	cpu() (time.Duration, error)
 	close() error
 }
@@ -34,6 +38,7 @@ type served struct {
 	http    *http.Client
 	viewers []string // their tokens
 	dir     string
+	db      *bun.DB
 }
 
 func newServed(ctx context.Context, c *likesCommand) (*served, error) {
@@ -49,19 +54,22 @@ func newServed(ctx context.Context, c *likesCommand) (*served, error) {
 	if err := writePosts(posts, likePosts); err != nil {
 		return nil, err
 	}
-	database := c.Database
-	if database == "" {
-		database = "sqlite:" + filepath.Join(dir, "feed.db")
+	address := c.Database
+	if address == "" {
+		address = "sqlite:" + filepath.Join(dir, "feed.db")
 	}
-	if err := runOnce(ctx, program, "import", "--database", database, posts); err != nil {
+	if err := runOnce(ctx, program, "import", "--database", address, posts); err != nil {
 		return nil, err
 	}
 	server, err := start(ctx, program, "serve", "--rate-cost", "1000000000", "--rate-mutations", "1000000000", "--listen", "127.0.0.1:0", "--data", dir, "--redis", c.Redis,
-		"--kafka", c.Kafka, "--kafka-topic", c.Topic, "--database", database, "--jwt-secret", secret, "--log-level", "warn")
+		"--kafka", c.Kafka, "--kafka-topic", c.Topic, "--database", address, "--jwt-secret", secret, "--log-level", "warn")
 	if err != nil {
 		return nil, err
 	}
 	s := &served{process: server, dir: dir, http: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: c.Clients + 32}}}
+	if s.db, err = database.Open(ctx, address); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
 	for i := range c.Viewers {
 		token, err := auth.Mint([]byte(secret), fmt.Sprintf("viewer%d", i), "", "", "", time.Hour)
 		if err != nil {
@@ -94,7 +102,14 @@ func (s *served) count(ctx context.Context, post string) (int, error) {
 	return reply.Data.Post.LikeCount, err
 }
 
-func (s *served) close() error { return errors.Join(s.stop(), os.RemoveAll(s.dir)) }
+func (s *served) archived(ctx context.Context, viewer int, post string) (bool, error) {
+	return s.db.NewSelect().TableExpr("reactions AS r").Join("JOIN users AS u ON u.ordinal = r.ordinal").
+		Where("r.subject = ?", post).Where("r.metric = 0").Where("r.active").Where("u.sub = ?", fmt.Sprintf("viewer%d", viewer)).Exists(ctx)
+}
+
+func (s *served) close() error {
+	return errors.Join(s.db.Close(), s.stop(), os.RemoveAll(s.dir))
+}
 
 // inside is the parts in this process, without GraphQL and HTTP.
 type inside struct {
@@ -145,6 +160,9 @@ func (p *inside) count(ctx context.Context, post string) (int, error) {
 	readings, err := p.reader.Counts(ctx, []counter.Subject{s})
 	return int(readings[0].Counts.Like), err
 }
+
+// archived is part of target. Inside the process nothing is archived.
+func (p *inside) archived(context.Context, int, string) (bool, error) { return true, nil }
 
 func (p *inside) cpu() (time.Duration, error) {
 	return time.Duration(ownCPU() * float64(time.Second)), nil

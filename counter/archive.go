@@ -22,6 +22,8 @@ type Reaction struct {
 	Ordinal Ordinal
 	Active  bool
 	Version Version
+	// Viewer is told by Since only.
+	Viewer Viewer
 }
 
 // Archive is the second copy of the facts, as a restore needs it. Package
@@ -38,4 +40,7 @@ type Archive interface {
 	// Active calls see with every fact of subjects that is set, in the order of
 	// subject, metric and ordinal, and stops at its first error.
 	Active(ctx context.Context, subjects []Subject, see func(Reaction) error) error
+	// Since calls see with every row of a tag, set or not, whose version is above
+	// the given one and whose viewer is known, and stops at its first error.
+	Since(ctx context.Context, tag Tag, above Version, see func(Reaction) error) error
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -198,7 +197,7 @@ func (a *Auditor) compare(ctx context.Context, subjects []Subject) (map[Subject]
 		calls[i].args[2] = "look"
 	}
 	looks := a.redis.run(ctx, lua.Fold, calls...)
-	newest, err := a.newest(ctx, subjects) // after the looks: no honest version is above it
+	newest, err := a.redis.newest(ctx, tagsOf(subjects)) // after the looks: no honest version is above it
 	if err != nil {
 		return nil, err
 	}
@@ -265,30 +264,4 @@ func (a *Auditor) outgrown(ctx context.Context, subjects []Subject) ([][metrics]
 		}
 	}
 	return all, nil
-}
-
-// newest is the last version that each tag's outbox has given.
-func (a *Auditor) newest(ctx context.Context, subjects []Subject) (map[Tag]Version, error) {
-	pipe := a.redis.reads.Pipeline()
-	cmds := map[Tag]*redis.XInfoStreamCmd{}
-	for _, s := range subjects {
-		if tag := s.Tag(); cmds[tag] == nil {
-			cmds[tag] = pipe.XInfoStream(ctx, outboxKey(tag))
-		}
-	}
-	_, _ = pipe.Exec(ctx) // an outbox that never was is an error of its own
-	newest := make(map[Tag]Version, len(cmds))
-	for tag, cmd := range cmds {
-		info, err := cmd.Result()
-		if err != nil && strings.Contains(err.Error(), "no such key") {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("audit: %w", err)
-		}
-		if newest[tag], err = ParseVersion(info.LastGeneratedID); err != nil {
-			return nil, fmt.Errorf("audit %s: %w", outboxKey(tag), err)
-		}
-	}
-	return newest, nil
 }

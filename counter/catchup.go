@@ -56,6 +56,21 @@ func (c *CatchUp) Run(ctx context.Context) (int, error) {
 	return applied, nil
 }
 
+// Lag is how many records the group has not committed yet.
+func (c *CatchUp) Lag(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*kafkaTimeout)
+	defer cancel()
+	spans, err := c.kafka.ranges(ctx, c.group)
+	if err != nil {
+		return 0, fmt.Errorf("lag of %s: %w", c.group, err)
+	}
+	lag := int64(0)
+	for _, s := range spans {
+		lag += max(s.end-max(s.first, s.committed), 0)
+	}
+	return lag, nil
+}
+
 func (c *CatchUp) partition(ctx context.Context, client *kafka.Client, s span) (applied int, err error) {
 	var events []Event
 	flush := func() error {

@@ -5,6 +5,9 @@
 //	Publisher   takes what Facts changed to Kafka (publish.go); what a dead
 //	            process left in the outbox, Sweeper sends (sweep.go)
 //	Aggregator  gathers changed subjects from Kafka and folds them (aggregate.go)
+//	Restorer    writes the facts of an emptied Redis from the archive (restore.go);
+//	            Tail puts back what Redis lost last (tail.go), Compensator
+//	            compares all (compensate.go)
 //	Reader      the counts of a page, and what its viewer did (read.go, viewer.go)
 //
 // Counts are copied from the facts and never added up, so a duplicate, a

@@ -44,8 +44,8 @@ func (r *Redis) missingEpochs(ctx context.Context) ([]Tag, error) {
 }
 
 // DeclareEpoch says that this Redis holds all facts there are, for every tag
-// that lacks an epoch. It is for a new system, and for an operator who can do
-// without what a Restorer would bring back. What tags have already is left alone.
+// that lacks an epoch. It is for a new system. What tags have already is left
+// alone.
 func (r *Redis) DeclareEpoch(ctx context.Context) error {
 	value := rand.Text() // another one each time: readers forget what they saw before
 	pipe := r.writes.Pipeline()

@@ -106,7 +106,7 @@ func (f *Facts) Set(ctx context.Context, viewer Viewer, s Subject, m Metric, wan
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 
-	outcome, values, err := f.toggle(ctx, viewer, s, m, ordinal, want)
+	outcome, values, err := f.toggle(ctx, permit{key: epochKey(s.Tag())}, viewer, s, m, ordinal, want)
 	if err != nil {
 		tellMalformed(err, s, f.config.OnMalformed)
 		return Outcome{}, fmt.Errorf("set %s of %s: %w", m, s, err)
@@ -124,7 +124,10 @@ func (f *Facts) Set(ctx context.Context, viewer Viewer, s Subject, m Metric, wan
 // what it takes, more only when others promote at the same time.
 const promotions = 8
 
-func (f *Facts) toggle(ctx context.Context, viewer Viewer, s Subject, m Metric, ordinal Ordinal, want bool) (Outcome, [7]string, error) {
+// permit is what lets a script change facts: an epoch, or the token of a lease.
+type permit struct{ key, token string }
+
+func (f *Facts) toggle(ctx context.Context, p permit, viewer Viewer, s Subject, m Metric, ordinal Ordinal, want bool) (Outcome, [7]string, error) {
 	k := keysOf(s)
 	state := "0"
 	if want {
@@ -132,7 +135,7 @@ func (f *Facts) toggle(ctx context.Context, viewer Viewer, s Subject, m Metric, 
 	}
 	run := call{
 		keys: []string{
-			epochKey(s.Tag()), k.gone(), outboxKey(s.Tag()),
+			p.key, k.gone(), outboxKey(s.Tag()),
 			k.few(Like), k.n(Like), k.chunkFew(Like, ordinal.chunk()), k.bitmap(Like, ordinal.chunk()),
 			k.few(Fav), k.n(Fav), k.chunkFew(Fav, ordinal.chunk()), k.bitmap(Fav, ordinal.chunk()),
 			k.chunks(m),
@@ -142,11 +145,14 @@ func (f *Facts) toggle(ctx context.Context, viewer Viewer, s Subject, m Metric, 
 			f.config.ContainerLimit, f.config.OutboxLimit, k.subject, m.String(), string(viewer),
 		},
 	}
+	if p.token != "" {
+		run.args = append(run.args, p.token)
+	}
 	for range promotions {
 		reply, err := status(f.redis.run(ctx, lua.Toggle, run)[0])
 		var full *fullError
 		if errors.As(err, &full) {
-			if err := f.promote(ctx, s, m, ordinal.chunk(), full.container); err != nil {
+			if err := f.promote(ctx, p, s, m, ordinal.chunk(), full.container); err != nil {
 				return Outcome{}, [7]string{}, err
 			}
 			continue

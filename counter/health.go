@@ -30,7 +30,7 @@ func (r *Redis) Warnings(ctx context.Context) []string {
 			warn("redis %s evicts (%s): likes can vanish; set maxmemory-policy noeviction", at, policy)
 		}
 		if aof := setting("appendonly"); aof == "no" {
-			warn("redis %s keeps no append-only file: a restart loses all likes; set appendonly yes", at)
+			warn("redis %s keeps no append-only file: a restart loses all facts, and likes are refused until they are restored; set appendonly yes", at)
 		}
 		if limit, err := strconv.Atoi(setting("set-max-intset-entries")); err == nil && limit < 512 {
 			warn("redis %s has set-max-intset-entries %d: small sets above it take about ten times the memory; 512 is what Tallyfeed is made for", at, limit)

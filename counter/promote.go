@@ -9,10 +9,10 @@ import (
 )
 
 // promote moves a full container. Somebody else may do so at the same time.
-func (f *Facts) promote(ctx context.Context, s Subject, m Metric, chunk uint32, container string) error {
+func (f *Facts) promote(ctx context.Context, p permit, s Subject, m Metric, chunk uint32, container string) error {
 	k := keysOf(s)
 	run := call{
-		keys: []string{epochKey(s.Tag()), k.gone(), k.chunkFew(m, chunk), k.bitmap(m, chunk)},
+		keys: []string{p.key, k.gone(), k.chunkFew(m, chunk), k.bitmap(m, chunk)},
 		args: []any{"chunk"},
 	}
 	if container == "few" {
@@ -21,7 +21,7 @@ func (f *Facts) promote(ctx context.Context, s Subject, m Metric, chunk uint32, 
 			return fmt.Errorf("promote: %w", err)
 		}
 		run = call{
-			keys: []string{epochKey(s.Tag()), k.gone(), k.few(m), k.n(m), k.chunks(m)},
+			keys: []string{p.key, k.gone(), k.few(m), k.n(m), k.chunks(m)},
 			args: []any{"few"},
 		}
 		named := map[uint32]bool{}

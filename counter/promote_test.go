@@ -242,7 +242,7 @@ func TestPromotionBetweenReads(t *testing.T) {
 			s.set(t, 7, p, Like, true)
 			hook := &between{at: at, act: func() {
 				for _, container := range []string{"few", "chunk"} {
-					if err := s.facts.promote(t.Context(), p, Like, 0, container); err != nil {
+					if err := s.facts.promote(t.Context(), permit{key: epochKey(p.Tag())}, p, Like, 0, container); err != nil {
 						t.Error(err)
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -132,8 +133,11 @@ func (r *Restorer) Restore(ctx context.Context) (Restored, error) {
 		}
 		r.say("restoring facts: %d of %d parts are to do", len(missing), Tags)
 		leases, err := r.redis.leaseTags(ctx, missing, restoreTags)
+		if err == nil {
+			err = r.stillMissing(ctx, leases)
+		}
 		if err == nil && len(leases.tags()) == 0 {
-			return done.result(began), nil // others are at it
+			return done.result(began), nil // others are at it, or were a moment ago
 		}
 		if err == nil {
 			err = r.batch(ctx, leases, &done, len(missing), began)
@@ -143,6 +147,21 @@ func (r *Restorer) Restore(ctx context.Context) (Restored, error) {
 			return done.result(began), fmt.Errorf("restore: %w", err)
 		}
 	}
+}
+
+// stillMissing gives those leases back whose tags have an epoch by now.
+func (r *Restorer) stillMissing(ctx context.Context, leases *tagLeases) error {
+	missing, err := r.redis.missingEpochs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range leases.tags() {
+		if !slices.Contains(missing, t) {
+			leases.drop(t)
+			r.redis.run(ctx, lua.Release, call{keys: []string{restoreKey(t)}, args: []any{leases.token}})
+		}
+	}
+	return nil
 }
 
 // restoring counts what several workers have done.

@@ -1,5 +1,6 @@
 // Package faults breaks a whole system on purpose, for as long as one likes, and
-// then compares what clients were told with the facts and the counts:
+// then compares what clients were told with the facts, the counts and the archive.
+// At the end it empties Redis and compares once more what was restored:
 //
 //	go test ./faults -count=1 -v -timeout 0 -args -length 20m -seed 7
 //
@@ -112,6 +113,11 @@ func TestFaults(t *testing.T) {
 	}
 	differences := w.compare(all, equalWithin)
 	took := time.Since(rested)
+	archived, wrong := w.compareArchive(all, equalWithin)
+	differences = append(differences, wrong...)
+	archivedAfter := time.Since(rested)
+	restored := w.restore()
+	differences = append(differences, w.compare(all, equalWithin)...)
 
 	for _, k := range slices.Sorted(maps.Keys(survived)) {
 		t.Logf("survived %3d x %s", survived[k], k)
@@ -124,6 +130,8 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d replies and %d requests were lost; %d answers, %d changes, %d errors", replies, requests, all.answers, all.changes, all.errs)
 	t.Logf("%d facts of %d posts; equal %s after the last fault; drift mended by the audit: %d", len(all.states), posts,
 		took.Round(10*time.Millisecond), len(w.log.lines("drift mended")))
+	t.Logf("%d rows of the archive are as the clients were told, %s after the last fault", archived, archivedAfter.Round(10*time.Millisecond))
+	t.Logf("an emptied redis was restored within %s; lost tails put back: %d", restored.Round(10*time.Millisecond), len(w.log.lines("put back from the archive")))
 	for _, line := range w.log.lines("drift mended") {
 		t.Log(line)
 	}
@@ -172,8 +180,8 @@ func newWorld(t *testing.T) *world {
 		}
 		return s
 	}
-	w.servers = []*server{add("api,publish,aggregate", true), add("api,aggregate,audit", true), add("publish,aggregate", false)}
-	w.extra = add("aggregate", false)
+	w.servers = []*server{add("api,publish,aggregate,archive", true), add("api,aggregate,audit,archive", true), add("publish,aggregate", false)}
+	w.extra = add("aggregate,archive", false)
 	for _, s := range w.servers {
 		s.start()
 		t.Cleanup(func() { s.signal(syscall.SIGCONT); s.kill() })

@@ -29,10 +29,12 @@ var (
 	Restore = load("restore.lua")
 	Raise   = load("outbox.lua", "raise.lua")
 	Epoch   = load("epoch.lua")
+	Fence   = load("fence.lua")
+	Chunk   = load("facts.lua", "outbox.lua", "chunk.lua")
 )
 
 // All is every script, for who wants them loaded before the first use.
-var All = []*Script{Toggle, Promote, Fold, Recount, Ack, Delete, Mine, Lease, Renew, Release, Restore, Raise, Epoch}
+var All = []*Script{Toggle, Promote, Fold, Recount, Ack, Delete, Mine, Lease, Renew, Release, Restore, Raise, Epoch, Fence, Chunk}
 
 // Script is a script's text and the hash by which EVALSHA knows it.
 type Script struct{ Text, Hash string }

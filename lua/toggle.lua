@@ -1,7 +1,8 @@
 -- toggle.lua: put one fact in the wanted state, and tell the outbox if that
 -- changed it.
 --
--- KEYS[1]   epoch{t}                             says that this Redis holds all facts
+-- KEYS[1]   epoch{t}                             says that this Redis holds all facts;
+--           for who puts facts back: restore{t}, that tag's lease
 -- KEYS[2]   gone:<type>:<id>{t}                  tombstone
 -- KEYS[3]   out{t}                               outbox
 -- KEYS[4]   bm:like:<type>:<id>:few{t}           set of ordinals
@@ -20,6 +21,7 @@
 -- ARGV[8]   subject, <type>:<id>
 -- ARGV[9]   name of the metric
 -- ARGV[10]  the viewer's sub
+-- ARGV[11]  with the lease: its holder's token
 --
 -- Returns  {"ok", changed 0|1, like, fav, version, liked 0|1, faved 0|1}: counts
 --          and the viewer's own facts after the call; the version is the new
@@ -37,7 +39,7 @@ local ordinal, chunk, offset = ARGV[3], ARGV[4], ARGV[5]
 if redis.call("EXISTS", gone) == 1 then
   return {"gone"}
 end
-if redis.call("EXISTS", epoch) == 0 then
+if redis.call("EXISTS", epoch) == 0 or (ARGV[11] and redis.call("GET", epoch) ~= ARGV[11]) then
   return {"no epoch"}
 end
 local counts, now, outgrown, isBitmap = {}, {}, {}, {}
