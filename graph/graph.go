@@ -7,7 +7,7 @@
 //	errors.go      what a client learns of an error
 //	guard.go, cost.go, limits.go, nulls.go   what is not run
 //	persisted.go   documents that are known by name
-//	handler.go, transport.go, websocket.go, authenticate.go, origin.go, playground.go   HTTP
+//	handler.go, transport.go, params.go, events.go, websocket.go, socket.go, authenticate.go, origin.go, playground.go   HTTP
 package graph
 
 import (

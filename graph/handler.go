@@ -60,7 +60,7 @@ func NewHandler(services Services, options Options) *Handler {
 	}
 	parsed := lru.New[*ast.QueryDocument](keptDocuments)
 	server := handler.New(NewExecutableSchema(Config{Resolvers: r}))
-	server.AddTransport(r.socketTransport())
+	server.AddTransport(socketTransport{r})
 	server.AddTransport(requests{})
 	server.SetQueryCache(parsed)
 	server.SetParserTokenLimit(maxTokens)

@@ -50,6 +50,9 @@ const safetyNet = 100 * time.Millisecond
 func (r *resolver) withOverlay(ctx context.Context) context.Context {
 	operation := graphql.GetOperationContext(ctx)
 	o := &overlay{resolver: r, wanted: wantedBy(operation), likersPolicy: r.likers}
+	if operation.Operation.Operation == ast.Subscription {
+		return context.WithValue(ctx, overlayKey{}, o) // it has no posts to lay anything over
+	}
 	if o.wanted&listOverlay != 0 {
 		o.likers = r.likersLoader()
 	}

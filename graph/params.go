@@ -106,10 +106,9 @@ func readBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *prob
 		return nil, bad("the body broke off")
 	}
 	params, id := &graphql.RawParams{}, ""
-	if decodeFields(body, map[string]any{
-		"query": &params.Query, "operationName": &params.OperationName,
-		"variables": &params.Variables, "extensions": &params.Extensions, documentIDKey: &id,
-	}) != nil {
+	fields := fieldsOf(params)
+	fields[documentIDKey] = &id
+	if decodeFields(body, fields) != nil {
 		return nil, bad("the body is not one JSON object with query, variables, operationName and extensions, each once and of the right type")
 	}
 	params.Extensions = withDocumentID(params.Extensions, id)
@@ -117,6 +116,14 @@ func readBody(w http.ResponseWriter, r *http.Request) (*graphql.RawParams, *prob
 		return nil, bad("query is missing")
 	}
 	return params, nil
+}
+
+// fieldsOf are what a request may hold, by name.
+func fieldsOf(params *graphql.RawParams) map[string]any {
+	return map[string]any{
+		"query": &params.Query, "operationName": &params.OperationName,
+		"variables": &params.Variables, "extensions": &params.Extensions,
+	}
 }
 
 // decodeFields reads one JSON object. It is stricter than encoding/json, which

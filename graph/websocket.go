@@ -2,60 +2,62 @@ package graph
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/99designs/gqlgen/graphql"
-	"github.com/99designs/gqlgen/graphql/handler/transport"
-	"github.com/coder/websocket"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/gqlerror"
-
-	"github.com/tallyfeed/tallyfeed/auth"
 )
 
-// The protocol of https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md,
-// and what a connection may cost.
-const (
-	protocol       = "graphql-transport-ws"
-	initTimeout    = 5 * time.Second
-	pingEvery      = 20 * time.Second // a client that is silent for two of them is gone
-	maxFrame       = 64 << 10         // bytes of a message
-	maxConnections = 10_000
-	maxOperations  = 100 // of one connection at a time
-	// closeForbidden is the protocol's code for a token that is not good.
-	closeForbidden = 4403
-)
+// maxConnections is how many WebSockets and streams a process takes.
+const maxConnections = 10_000
 
-// sockets are the WebSocket connections of a process.
+// sockets are the connections of a process that outlive a request.
 type sockets struct {
 	mu     sync.Mutex
-	open   map[*context.CancelFunc]struct{}
+	open   map[*connection]struct{}
 	closed bool
 }
 
-// add registers a connection; false says that there is no room for it.
-func (s *sockets) add(end *context.CancelFunc) bool {
+// connection is one of them.
+type connection struct {
+	owner    *sockets
+	end      func()
+	detached bool // it lives on when its request has ended
+}
+
+type connectionKey struct{}
+
+// detach keeps the connection's place until release, and says how it ends.
+func (c *connection) detach(end context.CancelCauseFunc) {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.detached = true
+	c.end = func() { end(&closing{closeRestart, "Service restart"}) }
+	if c.owner.closed {
+		c.end()
+	}
+}
+
+func (c *connection) release() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	delete(c.owner.open, c)
+}
+
+// add gives a connection its place; false says that there is none.
+func (s *sockets) add(c *connection) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || len(s.open) >= maxConnections {
 		return false
 	}
 	if s.open == nil {
-		s.open = map[*context.CancelFunc]struct{}{}
+		s.open = map[*connection]struct{}{}
 	}
-	s.open[end] = struct{}{}
+	s.open[c] = struct{}{}
 	return true
-}
-
-func (s *sockets) remove(end *context.CancelFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, end)
 }
 
 // close ends all connections, and takes no more.
@@ -63,38 +65,28 @@ func (s *sockets) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for end := range s.open {
-		(*end)()
+	for c := range s.open {
+		c.end()
 	}
 }
-
-// connection is a WebSocket, as its operations know it.
-type connection struct {
-	running atomic.Int32
-	end     context.CancelFunc
-}
-
-type connectionKey struct{}
 
 // isUpgrade holds for a request that wants to become a WebSocket.
 func isUpgrade(r *http.Request) bool { return strings.EqualFold(r.Header.Get("Upgrade"), "websocket") }
 
-// accept checks an upgrade and hands it over to gqlgen's transport.
+// accept checks an upgrade before it is one.
 func (s *sockets) accept(origins []string, next http.Handler) http.Handler {
 	held := s.hold(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Method != http.MethodGet || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket"):
-			refuse(w, r, http.StatusBadRequest, codeBadUserInput, "the only upgrade is to a WebSocket")
-			return
+		case r.Method != http.MethodGet:
+			refuse(w, r, http.StatusBadRequest, codeBadUserInput, "a WebSocket begins with GET")
 		case !sameOrigin(r, origins):
 			refuse(w, r, http.StatusForbidden, codeForbidden, "pages of this origin may not connect")
-			return
 		case !offers(r, protocol):
 			refuse(w, r, http.StatusBadRequest, codeBadUserInput, "the subprotocol must be "+protocol)
-			return
+		default:
+			held.ServeHTTP(w, r)
 		}
-		held.ServeHTTP(w, r)
 	})
 }
 
@@ -104,13 +96,18 @@ func (s *sockets) hold(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		if !s.add(&end) {
+		c := &connection{owner: s, end: end}
+		if !s.add(c) {
 			w.Header().Set("Retry-After", "1")
 			refuse(w, r, http.StatusServiceUnavailable, codeOverloaded, "no more connections are taken now, try again in a moment")
 			return
 		}
-		defer s.remove(&end)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, connectionKey{}, &connection{end: end})))
+		defer func() {
+			if !c.detached {
+				c.release()
+			}
+		}()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(ctx, connectionKey{}, c)))
 	})
 }
 
@@ -125,72 +122,18 @@ func offers(r *http.Request, protocol string) bool {
 	return false
 }
 
-// socketTransport speaks the protocol.
-func (r *resolver) socketTransport() transport.Websocket {
-	limit := int64(maxFrame)
-	return transport.Websocket{
-		Implementation: transport.CoderWebsocketImplementation{AcceptOptions: websocket.AcceptOptions{
-			Subprotocols:       []string{protocol},
-			InsecureSkipVerify: true, // accept has looked at the origin
-		}},
-		InitFunc:         r.initSocket,
-		InitTimeout:      initTimeout,
-		PingPongInterval: pingEvery,
-		PayloadReadLimit: &limit,
-	}
-}
-
-// initSocket takes the token out of connection_init, since browsers can't give
-// an upgrade headers. Whom the upgrade's own header named stays, if there is none.
-func (r *resolver) initSocket(ctx context.Context, payload transport.InitPayload) (context.Context, *transport.InitPayload, error) {
-	header := payload.Authorization()
-	if header == "" {
-		return ctx, nil, nil
-	}
-	refused := func(err error) (context.Context, *transport.InitPayload, error) {
-		ctx := transport.WithWebsocketCloseCode(ctx, closeForbidden)
-		return transport.AppendCloseReason(ctx, "Forbidden"), nil, err
-	}
-	token, err := auth.Token(header)
-	if err != nil {
-		return refused(err)
-	}
-	viewer, err := r.Verifier.Verify(ctx, token)
-	if err != nil {
-		if errors.Is(err, auth.ErrUnavailable) {
-			r.Log.WarnContext(ctx, "token not checked", "err", err)
-		}
-		return refused(err)
-	}
-	if socket, ok := ctx.Value(connectionKey{}).(*connection); ok {
-		timer := time.AfterFunc(time.Until(viewer.Expires), socket.end)
-		context.AfterFunc(ctx, func() { timer.Stop() })
-	}
-	return withViewer(ctx, viewer), nil, nil
-}
-
-// bounded gives an operation of a WebSocket what a request has: a deadline, unless
-// it is a subscription, and a place among a bounded number.
+// bounded gives an operation on such a connection the deadline that a request
+// has, unless it is a subscription.
 func bounded(ctx context.Context, next graphql.OperationHandler) graphql.ResponseHandler {
-	socket, ok := ctx.Value(connectionKey{}).(*connection)
-	if !ok {
+	_, held := ctx.Value(connectionKey{}).(*connection)
+	if !held || graphql.GetOperationContext(ctx).Operation.Operation == ast.Subscription {
 		return next(ctx)
 	}
-	if socket.running.Add(1) > maxOperations {
-		socket.running.Add(-1)
-		return graphql.OneShot(&graphql.Response{Errors: gqlerror.List{
-			coded(nil, codeOverloaded, "too many operations run on this connection"),
-		}})
-	}
-	cancel := func() {}
-	if operation := graphql.GetOperationContext(ctx); operation.Operation.Operation != ast.Subscription {
-		ctx, cancel = context.WithTimeout(ctx, maxRequest)
-	}
+	ctx, cancel := context.WithTimeout(ctx, maxRequest)
 	responses := next(ctx)
 	return func(ctx context.Context) *graphql.Response {
 		response := responses(ctx)
 		if response == nil { // the end
-			socket.running.Add(-1)
 			cancel()
 		}
 		return response
