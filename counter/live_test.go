@@ -144,7 +144,6 @@ func TestLive(t *testing.T) {
 	if n := live.Listening(); n != 0 {
 		t.Errorf("%d subjects are listened to by nobody", n)
 	}
-
 }
 
 // While Kafka is away nothing is heard, and afterwards all that happened is.

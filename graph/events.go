@@ -46,8 +46,14 @@ func stream(request, operation context.Context, w http.ResponseWriter, responses
 	}
 
 	answers := make(chan *graphql.Response)
+	panicked := make(chan any, 1)
 	go func() {
 		defer close(answers)
+		defer func() {
+			if value := recover(); value != nil { // for the request's own goroutine to answer for
+				panicked <- value
+			}
+		}()
 		for response := responses(operation); response != nil; response = responses(operation) {
 			select {
 			case answers <- response:
@@ -61,6 +67,9 @@ func stream(request, operation context.Context, w http.ResponseWriter, responses
 	for err := send(":\n\n"); err == nil; {
 		select {
 		case response, more := <-answers:
+			if !more && len(panicked) > 0 {
+				panic(<-panicked)
+			}
 			if !more {
 				_ = send("event: complete\ndata:\n\n")
 				return

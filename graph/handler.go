@@ -109,13 +109,18 @@ func (r *resolver) answering(next http.Handler) http.Handler {
 		ctx := request.Context()
 		defer func() {
 			if value := recover(); value != nil {
-				id := rand.Text()
-				r.Log.ErrorContext(ctx, "internal error", "id", id, "err", recovered(ctx, value))
-				refuse(w, request, http.StatusInternalServerError, codeInternal, "internal error "+id)
+				refuse(w, request, http.StatusInternalServerError, codeInternal, r.internal(ctx, value))
 			}
 		}()
 		next.ServeHTTP(w, request)
 	})
+}
+
+// internal logs a panic, and returns what a client may know of it.
+func (r *resolver) internal(ctx context.Context, value any) string {
+	id := rand.Text()
+	r.Log.ErrorContext(ctx, "internal error", "id", id, "err", recovered(ctx, value))
+	return "internal error " + id
 }
 
 // keptDocuments is how many parsed documents are kept, of at most maxDocument

@@ -273,31 +273,36 @@ func (s *socket) begin(ctx context.Context, id string) (context.Context, error) 
 }
 
 // run sends what an operation answers, and that it is complete, unless the client
-// has said so.
+// has said so. Its id is free again before the client learns that it is.
 func (s *socket) run(ctx context.Context, id string, params *graphql.RawParams) {
-	defer s.finish(id)
+	ended := message{ID: id, Type: "complete"}
+	defer func() {
+		if value := recover(); value != nil { // nobody else would, on a goroutine of its own
+			ended = refusal(id, codeInternal, s.resolver.internal(ctx, value))
+		}
+		given := ctx.Err() != nil
+		s.finish(id)
+		if !given {
+			s.sendOrEnd(ctx, ended)
+		}
+	}()
 	ctx = graphql.StartOperationTrace(ctx)
 	start := graphql.Now()
 	params.ReadTime = graphql.TraceTiming{Start: start, End: start}
 	operation, errs := s.executor.CreateOperationContext(ctx, params)
 	if errs != nil {
 		response := s.executor.DispatchError(graphql.WithOperationContext(ctx, operation), errs)
-		s.sendOrEnd(ctx, message{ID: id, Type: "error", Payload: appendJSON(nil, response.Errors)})
+		ended.Type, ended.Payload = "error", appendJSON(nil, response.Errors)
 		return
 	}
 	responses, operationCtx := s.executor.DispatchOperation(ctx, operation)
-	for response := responses(operationCtx); response != nil; response = responses(operationCtx) {
+	for response := responses(operationCtx); response != nil && ctx.Err() == nil; response = responses(operationCtx) {
 		s.sendOrEnd(ctx, message{ID: id, Type: "next", Payload: encode(response)})
 	}
-	s.sendOrEnd(ctx, message{ID: id, Type: "complete"})
 }
 
-// sendOrEnd ends the connection with a client that does not take the message. One
-// that has given the operation up needs none.
+// sendOrEnd ends the connection with a client that does not take the message.
 func (s *socket) sendOrEnd(ctx context.Context, m message) {
-	if ctx.Err() != nil {
-		return
-	}
 	if err := s.send(ctx, m); err != nil {
 		s.end(err)
 	}

@@ -40,6 +40,11 @@ func (s *subscription) CountsChanged(ctx context.Context, ids []string) (<-chan 
 	go func() {
 		defer close(w.out)
 		defer listener.Close()
+		defer func() {
+			if value := recover(); value != nil { // the subscription ends, and nobody else's
+				_ = w.internal(ctx, value)
+			}
+		}()
 		w.run(ctx, listener)
 	}()
 	return w.out, nil

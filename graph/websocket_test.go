@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tallyfeed/tallyfeed/auth"
+	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
 )
 
@@ -245,5 +246,32 @@ func TestWebSocketTokenEnds(t *testing.T) {
 	}
 	if code := s.closed(t); code != 4403 {
 		t.Errorf("closed with %d", code)
+	}
+}
+
+// panicking is a store that is broken.
+type panicking struct{ noStores }
+
+func (panicking) Posts(context.Context, []string, string) ([]*feed.Post, error) { panic("broken") }
+
+// A panic in one subscription, which runs on goroutines of its own, ends that one
+// and is in the log; the connection and the server go on.
+func TestSubscriptionPanics(t *testing.T) {
+	t.Parallel()
+	e, _ := liveEdge(t)
+	broken := e.services
+	broken.Posts = panicking{}
+	other := httptest.NewServer(graph.NewHandler(broken, graph.Options{}))
+	t.Cleanup(other.Close)
+	s := connectAs(t, other, "")
+	subscribe(t, s, "post:p1")
+	if m := s.read(t); m.Type != "complete" || m.ID != "w" {
+		t.Errorf("%s %s", m.Type, m.Payload)
+	}
+	if all := s.run(t, "1", "{__typename}"); all[0].Type != "next" {
+		t.Errorf("the connection is of no use any more: %+v", all)
+	}
+	if !strings.Contains(e.log.String(), "panic: broken") {
+		t.Errorf("not in the log: %s", e.log)
 	}
 }
