@@ -41,7 +41,8 @@ func (s *system) failover() *system {
 	direct := redis.NewClient(options)
 	s.t.Cleanup(func() { _ = direct.Close() })
 	ctx := s.t.Context()
-	if err := direct.Do(ctx, "REPLICAOF", "127.0.0.1", s.direct.Options().Addr[strings.LastIndex(s.direct.Options().Addr, ":")+1:]).Err(); err != nil {
+	port := s.server.URL()[strings.LastIndex(s.server.URL(), ":")+1:]
+	if err := direct.Do(ctx, "REPLICAOF", "127.0.0.1", port).Err(); err != nil {
 		s.t.Fatal(err)
 	}
 	eventually(s.t, 30*time.Second, "a replica with all there is", func() bool {
