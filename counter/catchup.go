@@ -40,12 +40,14 @@ func (c *CatchUp) Run(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("catch up: %w", err)
 	}
+	client, done := c.kafka.client()
+	defer done()
 	applied := 0
 	for _, s := range spans {
 		if s.committed <= s.end { // else the topic was made anew
 			s.first = max(s.first, s.committed)
 		}
-		n, err := c.partition(ctx, s)
+		n, err := c.partition(ctx, client, s)
 		applied += n
 		if err != nil {
 			return applied, fmt.Errorf("catch up with partition %d: %w", s.partition, err)
@@ -69,7 +71,7 @@ func (c *CatchUp) Lag(ctx context.Context) (int64, error) {
 	return lag, nil
 }
 
-func (c *CatchUp) partition(ctx context.Context, s span) (applied int, err error) {
+func (c *CatchUp) partition(ctx context.Context, client *kafka.Client, s span) (applied int, err error) {
 	var events []Event
 	flush := func() error {
 		if len(events) == 0 {
@@ -82,7 +84,7 @@ func (c *CatchUp) partition(ctx context.Context, s span) (applied int, err error
 	}
 	empty := 0
 	for at := s.first; at < s.end; {
-		next, err := c.kafka.fetch(ctx, s.partition, at, func(value []byte) error {
+		next, err := c.kafka.fetch(ctx, client, s.partition, at, func(value []byte) error {
 			event, _, err := DecodeEvent(value)
 			if err != nil {
 				return nil //nolint:nilerr // the archiver sends it to the dead letters
@@ -110,10 +112,10 @@ func (c *CatchUp) partition(ctx context.Context, s span) (applied int, err error
 
 // fetch calls see with the values of the records from offset on that one request
 // brings, and returns the offset behind them.
-func (c KafkaConfig) fetch(ctx context.Context, partition int, offset int64, see func([]byte) error) (int64, error) {
+func (c KafkaConfig) fetch(ctx context.Context, client *kafka.Client, partition int, offset int64, see func([]byte) error) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute) // see may wait for SQL
 	defer cancel()
-	reply, err := c.client().Fetch(ctx, &kafka.FetchRequest{
+	reply, err := client.Fetch(ctx, &kafka.FetchRequest{
 		Topic: c.Topic, Partition: partition, Offset: offset, MinBytes: 1, MaxBytes: maxFetch, MaxWait: maxWait,
 	})
 	if err != nil {

@@ -14,13 +14,16 @@ type span struct {
 	first, end, committed int64
 }
 
-func (c KafkaConfig) client() *kafka.Client {
-	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
+// client is for a few requests; done ends what it keeps running.
+func (c KafkaConfig) client() (client *kafka.Client, done func()) {
+	transport := c.transport()
+	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: transport, Timeout: kafkaTimeout}, transport.CloseIdleConnections
 }
 
 // ranges reads the spans of all partitions of the topic.
 func (c KafkaConfig) ranges(ctx context.Context, group string) ([]span, error) {
-	client := c.client()
+	client, done := c.client()
+	defer done()
 	metadata, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{c.Topic}})
 	if err != nil {
 		return nil, err
@@ -62,7 +65,9 @@ func (c KafkaConfig) ranges(ctx context.Context, group string) ([]span, error) {
 
 // commit sets the offset of a group that has no members.
 func (c KafkaConfig) commit(ctx context.Context, group string, partition int, offset int64) error {
-	reply, err := c.client().OffsetCommit(ctx, &kafka.OffsetCommitRequest{
+	client, done := c.client()
+	defer done()
+	reply, err := client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
 		GroupID: group, GenerationID: -1,
 		Topics: map[string][]kafka.OffsetCommit{c.Topic: {{Partition: partition, Offset: offset}}},
 	})
