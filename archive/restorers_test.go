@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -109,17 +110,18 @@ func TestRestorerSleeps(t *testing.T) {
 			asleep, wake := make(chan struct{}), make(chan struct{})
 			var once sync.Once
 			slept := make(chan error, 1)
-			go func() {
-				_, err := s.restorer(stopping{s.store, func(fact counter.Reaction) error {
-					if fact.Metric == counter.Like && fact.Ordinal == 5 {
-						once.Do(func() { close(asleep); <-wake })
-					}
-					return nil
-				}}).Restore(t.Context())
-				slept <- err
-			}()
+			sleeper := s.restorer(stopping{s.store, func(fact counter.Reaction) error {
+				if fact.Metric == counter.Like && fact.Ordinal == 5 {
+					once.Do(func() { close(asleep); <-wake })
+				}
+				return nil
+			}})
+			go func() { _, err := sleeper.Restore(t.Context()); slept <- err }()
 			<-asleep
 			s.othersDone()
+			if progress := sleeper.Progress(); !strings.HasPrefix(progress, "restoring facts: ") {
+				t.Errorf("what /readyz says meanwhile: %q", progress)
+			}
 			loses(s)
 			s.restore()
 			s.set(7, "1", counter.Like, false)
