@@ -1,7 +1,9 @@
 // Package archive keeps the second copy of the facts, in SQL: who liked what and
 // when, newest first, and counts that can be had when Redis is away.
 //
-//	Store     the tables: applies events, answers, deletes (store.go, read.go, delete.go)
+//	Store     the tables: applies events, answers, deletes (apply.go, read.go,
+//	          delete.go), and is what a restore and a compensation read and mend
+//	          (restore.go, mend.go)
 //	Archiver  takes events from Kafka into the Store (archiver.go)
 //
 // What is kept are states with versions and no increments: a row is written

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/uptrace/bun"
 
+	"github.com/tallyfeed/tallyfeed/archive"
 	"github.com/tallyfeed/tallyfeed/counter"
 	"github.com/tallyfeed/tallyfeed/enginetest"
 )
@@ -162,6 +163,37 @@ func TestCompensatePutsBack(t *testing.T) {
 	}
 	same(t, s.held(), want)
 	s.countsAre(want, "2")
+}
+
+// changing is a ledger under which something happens right before it is compared.
+type changing struct {
+	*archive.Store
+	happen func()
+}
+
+// Touched is part of counter.Ledger.
+func (c changing) Touched(ctx context.Context, tag counter.Tag, above counter.Version, after string, n int) ([]counter.Totals, error) {
+	page, err := c.Store.Touched(ctx, tag, above, after, n)
+	if len(page) > 0 {
+		c.happen()
+	}
+	return page, err
+}
+
+// What is on its way to the archive is no difference: it is waited for.
+func TestCompensateWaits(t *testing.T) {
+	t.Parallel()
+	s := liked(t, openSpread(t, sqlite(t), 700, 60))
+	next := 20
+	ledger := changing{s.store, func() {
+		s.set(next, "2", counter.Like, true)
+		s.set(next-20, "2", counter.Like, false)
+		next++
+	}}
+	done, err := counter.NewCompensator(s.redis, ledger, posts{}, s.tail(), quiet).Compensate(t.Context(), counter.CompensateOptions{All: true})
+	if err != nil || done.Mended+done.CountsMended+done.PutBack != 0 || next == 20 {
+		t.Errorf("after %d changes: %+v, %v", next-20, done, err)
+	}
 }
 
 // Three compensations at once (FAULTS 41), while likes go on and an archiver is

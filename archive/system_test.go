@@ -25,7 +25,7 @@ import (
 type system struct {
 	t         *testing.T
 	server    *enginetest.RedisServer
-	direct    *redis.Client
+	direct    redis.UniversalClient
 	redis     *counter.Redis
 	db        *bun.DB
 	store     *archive.Store
@@ -39,14 +39,23 @@ type system struct {
 
 func newSystem(t *testing.T, db *bun.DB, options enginetest.RedisOptions) *system {
 	t.Helper()
-	s := &system{t: t, db: db, store: archive.NewStore(db), kafka: topic(t), group: enginetest.Topic(t, "group"), server: enginetest.StartRedis(t, options)}
-	parsed, err := redis.ParseURL(s.server.URL())
+	server := enginetest.StartRedis(t, options)
+	parsed, err := redis.ParseURL(server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.direct = redis.NewClient(parsed)
+	s := systemAt(t, db, server.URL(), redis.NewClient(parsed))
+	s.server = server
+	return s
+}
+
+// systemAt is a system on a Redis, or a cluster, that runs already.
+func systemAt(t *testing.T, db *bun.DB, url string, direct redis.UniversalClient) *system {
+	t.Helper()
+	s := &system{t: t, db: db, store: archive.NewStore(db), kafka: topic(t), group: enginetest.Topic(t, "group"), direct: direct}
 	t.Cleanup(func() { _ = s.direct.Close() })
-	if s.redis, err = counter.OpenRedis(t.Context(), s.server.URL()); err != nil {
+	var err error
+	if s.redis, err = counter.OpenRedis(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.redis.Close() })

@@ -238,7 +238,7 @@ func TestDeadLetters(t *testing.T) {
 	s := newSystem(t, FactsConfig{})
 	p := post(t, "1")
 	writer := config.writer()
-	t.Cleanup(func() { _ = writer.Close() })
+	t.Cleanup(func() { _ = closeWriter(writer) })
 	publisher := startPublisher(t, s.redis, config)
 	s.facts.config.OnChange = publisher.Offer
 	for _, value := range []string{"{", `{"entityType":"post","entityId":"a:b"}`} {

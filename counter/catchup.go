@@ -35,8 +35,8 @@ const (
 // applied is left to the archiver, which has a place for it.
 func (c *CatchUp) Run(ctx context.Context) (int, error) {
 	limited, cancel := context.WithTimeout(ctx, 2*kafkaTimeout)
-	client := c.kafka.client()
-	defer hangUp(client)
+	client, done := c.kafka.client()
+	defer done()
 	spans, err := c.kafka.rangesBy(limited, client, c.group)
 	cancel()
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *Consumer) join() {
 }
 
 // Close leaves the group.
-func (c *Consumer) Close() error { return errors.Join(c.reader.Close(), c.dead.Close()) }
+func (c *Consumer) Close() error { return errors.Join(c.reader.Close(), closeWriter(c.dead)) }
 
 // BadRecords is how many records went to the dead letters.
 func (c *Consumer) BadRecords() int64 { return c.bad.Load() }

@@ -78,7 +78,7 @@ func (c KafkaConfig) ResendDeadLetters(ctx context.Context) (sent int, err error
 		return 0, fmt.Errorf("resend: %w", err)
 	}
 	writer := c.writer()
-	defer func() { err = errors.Join(err, writer.Close()) }()
+	defer func() { err = errors.Join(err, closeWriter(writer)) }()
 	for _, span := range ranges {
 		span.first = max(span.first, span.committed)
 		err := dead.readRange(ctx, span, func(d DeadLetter) error {

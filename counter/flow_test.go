@@ -165,7 +165,7 @@ func TestFlow(t *testing.T) {
 // out of order.
 func doubler(ctx context.Context, from, to KafkaConfig) error {
 	writer := to.writer()
-	defer func() { _ = writer.Close() }()
+	defer func() { _ = closeWriter(writer) }()
 	records := make(chan kafka.Message)
 	for partition := range from.Partitions {
 		go func() {
@@ -292,7 +292,7 @@ func TestBadRecordsAndReplay(t *testing.T) {
 	publisher := startPublisher(t, s.redis, config)
 	s.facts.config.OnChange = publisher.Offer
 	writer := config.writer()
-	t.Cleanup(func() { _ = writer.Close() })
+	t.Cleanup(func() { _ = closeWriter(writer) })
 	bad := 0
 	for i := range 10 {
 		s.set(t, Ordinal(i), p, Like, true)

@@ -39,8 +39,20 @@ func (c KafkaConfig) dialer() *kafka.Dialer {
 	return &kafka.Dialer{Timeout: kafkaTimeout, DualStack: true, TLS: c.TLS, SASLMechanism: c.SASL}
 }
 
+// transport asks again and again, every few seconds, who leads the partitions of
+// the topic (of all topics, if it were not told which): close it.
 func (c KafkaConfig) transport() *kafka.Transport {
-	return &kafka.Transport{DialTimeout: kafkaTimeout, TLS: c.TLS, SASL: c.SASL}
+	return &kafka.Transport{DialTimeout: kafkaTimeout, TLS: c.TLS, SASL: c.SASL, MetadataTopics: []string{c.Topic}}
+}
+
+// closeWriter closes a writer of ours with its transport, which Close leaves
+// running.
+func closeWriter(w *kafka.Writer) error {
+	err := w.Close()
+	if transport, ok := w.Transport.(*kafka.Transport); ok {
+		transport.CloseIdleConnections()
+	}
+	return err
 }
 
 // EnsureTopics creates the topic and that of its dead letters if they are not
@@ -51,8 +63,8 @@ func (c KafkaConfig) EnsureTopics(ctx context.Context) error {
 }
 
 func (c KafkaConfig) ensure(ctx context.Context) error {
-	client := c.client()
-	defer hangUp(client)
+	client, done := c.client()
+	defer done()
 	created, err := client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: []kafka.TopicConfig{{
 		Topic: c.Topic, NumPartitions: c.Partitions, ReplicationFactor: c.Replication,
 	}}})

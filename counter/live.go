@@ -177,8 +177,8 @@ func (l *Live) pass(now time.Time) (next time.Duration) {
 func (l *Live) Run(ctx context.Context) error {
 	var readers errgroup.Group
 	readers.Go(func() error { l.passAll(ctx); return nil })
-	client := l.kafka.client() // one for all: each has connections and goroutines of its own
-	defer hangUp(client)
+	client, done := l.kafka.client() // one for all: each has connections and goroutines of its own
+	defer done()
 	known := map[int]bool{}
 	for ctx.Err() == nil {
 		spans, err := l.kafka.ends(ctx, client)

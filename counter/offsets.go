@@ -14,24 +14,18 @@ type span struct {
 	first, end, committed int64
 }
 
-func (c KafkaConfig) client() *kafka.Client {
-	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: c.transport(), Timeout: kafkaTimeout}
+// client is for a few requests; done ends what it keeps running.
+func (c KafkaConfig) client() (client *kafka.Client, done func()) {
+	transport := c.transport()
+	return &kafka.Client{Addr: kafka.TCP(c.Brokers...), Transport: transport, Timeout: kafkaTimeout}, transport.CloseIdleConnections
 }
 
 // ranges reads the spans of all partitions of the topic, for who asks now and
 // then.
 func (c KafkaConfig) ranges(ctx context.Context, group string) ([]span, error) {
-	client := c.client()
-	defer hangUp(client)
+	client, done := c.client()
+	defer done()
 	return c.rangesBy(ctx, client, group)
-}
-
-// hangUp closes a client's connections, which it would keep for half a minute,
-// asking each for news.
-func hangUp(client *kafka.Client) {
-	if transport, ok := client.Transport.(*kafka.Transport); ok {
-		transport.CloseIdleConnections()
-	}
 }
 
 func (c KafkaConfig) rangesBy(ctx context.Context, client *kafka.Client, group string) ([]span, error) {
@@ -91,8 +85,8 @@ func (c KafkaConfig) ends(ctx context.Context, client *kafka.Client) (map[int]in
 
 // commit sets the offset of a group that has no members.
 func (c KafkaConfig) commit(ctx context.Context, group string, partition int, offset int64) error {
-	client := c.client()
-	defer hangUp(client)
+	client, done := c.client()
+	defer done()
 	reply, err := client.OffsetCommit(ctx, &kafka.OffsetCommitRequest{
 		GroupID: group, GenerationID: -1,
 		Topics: map[string][]kafka.OffsetCommit{c.Topic: {{Partition: partition, Offset: offset}}},

@@ -35,7 +35,7 @@ func NewPublisher(r *Redis, config KafkaConfig, log *slog.Logger) *Publisher {
 }
 
 // Close closes the connections to Kafka.
-func (p *Publisher) Close() error { return p.writer.Close() }
+func (p *Publisher) Close() error { return closeWriter(p.writer) }
 
 // Offer hands over a change that this process has just made. It never blocks:
 // when Kafka is so slow that the queue is full, the entry stays in the outbox
