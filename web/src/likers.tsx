@@ -17,7 +17,7 @@ export function LikersDialog({ id, title, onClose }: { id: string; title: string
 
 function List({ id }: { id: string }) {
   const { data, error, fetchMore, refetch } = useQuery(Likers, {
-    variables: { id, first: 20 }, fetchPolicy: 'cache-and-network', nextFetchPolicy: 'cache-first',
+    variables: { id, first: 10 }, fetchPolicy: 'cache-and-network', nextFetchPolicy: 'cache-first',
   });
   if (!data?.post) {
     if (!error) return <p role="status">{data ? 'The post is not there any more.' : 'Loading…'}</p>;
