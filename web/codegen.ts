@@ -1,7 +1,7 @@
 import type { CodegenConfig } from '@graphql-codegen/cli';
 
 export default {
-  schema: ['../schema.graphqls', 'counts.graphqls'],
+  schema: '../schema.graphqls',
   documents: 'src/operations.ts',
   generates: {
     'src/gql/': {

@@ -2,17 +2,13 @@
 import type { ChildProcess } from 'node:child_process';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 
 export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-
-/** Whether the API has live counts; until then tests of them are skipped with a note. */
-export const live = /^type Subscription\b/m.test(readFileSync(join(root, 'schema.graphqls'), 'utf8'));
-export const skipNotLive = live ? false : 'the schema has no subscription yet';
 
 // Nothing of a developer's settings.
 const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('TALLYFEED_')));
