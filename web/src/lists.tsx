@@ -26,20 +26,20 @@ export function FeedList() {
 const fresh = { variables: { first }, fetchPolicy: 'cache-and-network', nextFetchPolicy: 'cache-first' } as const;
 
 export function MyLikesList() {
-  const { data, error, fetchMore, refetch } = useQuery(MyLikes, fresh);
+  const { data, loading, error, fetchMore, refetch } = useQuery(MyLikes, fresh);
   return (
     <Posts
-      connection={data?.viewer?.likedPosts} error={error} retry={refetch} empty="You like nothing yet."
+      connection={data?.viewer?.likedPosts} loading={loading} error={error} retry={refetch} empty="You like nothing yet."
       more={(after) => fetchMore({ variables: { after } })}
     />
   );
 }
 
 export function MyFavsList() {
-  const { data, error, fetchMore, refetch } = useQuery(MyFavs, fresh);
+  const { data, loading, error, fetchMore, refetch } = useQuery(MyFavs, fresh);
   return (
     <Posts
-      connection={data?.viewer?.favedPosts} error={error} retry={refetch} empty="You have no favs yet."
+      connection={data?.viewer?.favedPosts} loading={loading} error={error} retry={refetch} empty="You have no favs yet."
       more={(after) => fetchMore({ variables: { after } })}
     />
   );
@@ -51,16 +51,19 @@ interface PostEdge {
 
 interface PostsProps {
   connection: { edges: PostEdge[]; pageInfo: PageFragment } | null | undefined;
+  /** More than the connection is on its way. */
+  loading?: boolean;
   error: ErrorLike | undefined;
   retry: () => Promise<unknown>;
   more: (after: string | null) => Promise<{ error?: ErrorLike | undefined }>;
   empty: string;
 }
 
-function Posts({ connection, error, retry, more, empty }: PostsProps) {
+function Posts({ connection, loading, error, retry, more, empty }: PostsProps) {
   const { tell } = useNotices();
   if (!connection) return error ? <Failed error={error} retry={retry} /> : <Skeletons />;
   const { edges, pageInfo } = connection;
+  if (loading && edges.length === 0) return <Skeletons />; // it was empty when last seen
   return (
     <>
       <Unknown edges={edges} />
