@@ -101,8 +101,10 @@ function nullablePagination(): FieldPolicy {
   const pages = relayStylePagination();
   return {
     ...pages,
-    merge: (existing, incoming, options) =>
-      incoming && typeof pages.merge === 'function' ? pages.merge(existing, incoming, options) : incoming,
+    merge: (existing, incoming, options) => {
+      if (incoming && typeof pages.merge === 'function') return pages.merge(existing, incoming, options);
+      return options.args?.['after'] ? existing : incoming; // a page that failed takes none with it
+    },
   };
 }
 

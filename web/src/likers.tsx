@@ -1,7 +1,7 @@
 import { useQuery } from '@apollo/client/react';
 import { explain } from './client';
 import { Dialog } from './dialog';
-import { More } from './more';
+import { failure, More } from './more';
 import { Likers } from './operations';
 
 const time = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
@@ -41,7 +41,10 @@ function List({ id }: { id: string }) {
         ))}
       </ul>
       {likers.pageInfo.hasNextPage && (
-        <More what="people" load={async () => (await fetchMore({ variables: { after: likers.pageInfo.endCursor } })).error} />
+        <More
+          what="people"
+          load={() => failure(fetchMore({ variables: { after: likers.pageInfo.endCursor }, errorPolicy: 'all' }), (data) => data.post?.likers)}
+        />
       )}
     </>
   );

@@ -4,7 +4,7 @@ import { useApolloClient, useQuery } from '@apollo/client/react';
 import { useState } from 'react';
 import { explain } from './client';
 import type { PageFragment, PostCardFragment } from './gql/graphql';
-import { More } from './more';
+import { failure, More } from './more';
 import { useNotices } from './notice';
 import { Feed, MyFavs, MyLikes, Refresh } from './operations';
 import { PostCard } from './post';
@@ -17,7 +17,7 @@ export function FeedList() {
   return (
     <Posts
       connection={data?.feed} error={error} retry={refetch} empty="There is nothing here yet."
-      more={(after) => fetchMore({ variables: { after } })}
+      more={(after) => failure(fetchMore({ variables: { after }, errorPolicy: 'all' }), (data) => data.feed)}
     />
   );
 }
@@ -30,7 +30,7 @@ export function MyLikesList() {
   return (
     <Posts
       connection={data?.viewer?.likedPosts} loading={loading} error={error} retry={refetch} empty="You like nothing yet."
-      more={(after) => fetchMore({ variables: { after } })}
+      more={(after) => failure(fetchMore({ variables: { after }, errorPolicy: 'all' }), (data) => data.viewer?.likedPosts)}
     />
   );
 }
@@ -40,7 +40,7 @@ export function MyFavsList() {
   return (
     <Posts
       connection={data?.viewer?.favedPosts} loading={loading} error={error} retry={refetch} empty="You have no favs yet."
-      more={(after) => fetchMore({ variables: { after } })}
+      more={(after) => failure(fetchMore({ variables: { after }, errorPolicy: 'all' }), (data) => data.viewer?.favedPosts)}
     />
   );
 }
@@ -55,7 +55,7 @@ interface PostsProps {
   loading?: boolean;
   error: ErrorLike | undefined;
   retry: () => Promise<unknown>;
-  more: (after: string | null) => Promise<{ error?: ErrorLike | undefined }>;
+  more: (after: string | null) => Promise<ErrorLike | undefined>;
   empty: string;
 }
 
@@ -73,7 +73,7 @@ function Posts({ connection, loading, error, retry, more, empty }: PostsProps) {
         <More
           what="posts"
           load={async () => {
-            const { error } = await more(pageInfo.endCursor);
+            const error = await more(pageInfo.endCursor);
             if (!error) tell('More posts are below.');
             return error;
           }}

@@ -50,3 +50,12 @@ export function More({ what, load }: MoreProps) {
     </div>
   );
 }
+
+/** The error of a page that did not come. What is missing on a page that did is shown there. */
+export async function failure<Data>(
+  answer: Promise<{ data?: Data | undefined; error?: ErrorLike | undefined }>,
+  page: (data: Data) => unknown,
+): Promise<ErrorLike | undefined> {
+  const { data, error } = await answer;
+  return data && page(data) ? undefined : (error ?? new Error('no page'));
+}

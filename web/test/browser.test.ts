@@ -266,6 +266,9 @@ test('flags that are not known leave the posts, and hearts that say why', async 
   assert.equal(await heart.getAttribute('aria-disabled'), 'true');
   assert.equal(await heart.getAttribute('aria-describedby'), 'unknown');
   assert.equal(await likes(v.page, 'post:10195').innerText(), '– likes');
+  await v.page.mouse.wheel(0, 20_000);
+  await until('a second page, without counts', async () => (await v.page.locator('article').count()) > 20);
+  await v.page.mouse.wheel(0, -20_000);
   away = false;
   await v.page.getByRole('button', { name: 'Try again' }).click();
   await shows(v.page, 'post:10195', false, 0);
