@@ -3,7 +3,10 @@ module github.com/tallyfeed/tallyfeed
 go 1.26.0
 
 // npm packages hold Go files too, which are nothing of ours.
-ignore ./checks/node_modules
+ignore (
+	./checks/node_modules
+	./web/node_modules
+)
 
 require (
 	github.com/99designs/gqlgen v0.17.98

@@ -24,6 +24,7 @@ import (
 	"github.com/tallyfeed/tallyfeed/edge"
 	"github.com/tallyfeed/tallyfeed/feed"
 	"github.com/tallyfeed/tallyfeed/graph"
+	"github.com/tallyfeed/tallyfeed/web"
 )
 
 func main() {
@@ -133,6 +134,10 @@ func announce(out io.Writer, config serveCommand, parts *parts, address string) 
 		if err != nil {
 			return err
 		}
+		if config.has(roleAPI) {
+			// What is behind the # stays in the browser: no log gets to see it.
+			text += fmt.Sprintf("page      http://%s/#token=%s\n", address, token)
+		}
 		text += fmt.Sprintf("token     %s\n          (alice, for a day; more: go run . token --sub NAME)\n", token)
 	}
 	_, err := io.WriteString(out, text)
@@ -219,7 +224,9 @@ func (s *system) handler(life context.Context, config serveCommand, log logger) 
 	mux.Handle("/graphql", s.edge)
 	mux.Handle("GET /playground/", graph.NewPlayground("/playground/"))
 	mux.Handle("GET /playground", http.RedirectHandler("/playground/", http.StatusMovedPermanently))
-	mux.Handle("GET /{$}", http.RedirectHandler("/playground/", http.StatusTemporaryRedirect))
+	page := web.NewPage()
+	mux.Handle("GET /{$}", page)
+	mux.Handle("GET /assets/", page)
 	return wrapped(mux)
 }
 

@@ -27,6 +27,7 @@ func TestStartUpText(t *testing.T) {
 kafka +embedded \(kept in \S+\)
 database +embedded \(SQLite, kept in \S+\)
 address +http://127\.0\.0\.1:[1-9][0-9]*/
+page +http://127\.0\.0\.1:[1-9][0-9]*/#token=[\w-]+\.[\w-]+\.[\w-]+
 token +[\w-]+\.[\w-]+\.[\w-]+
  +\(alice, for a day; .*\)
 $`)
@@ -68,7 +69,7 @@ func TestPaths(t *testing.T) {
 	}{
 		"/healthz":                            {"The process lives.", 200, 200, "ok"},
 		"/readyz":                             {"Its parts answer.", 200, 200, "ready"},
-		"/":                                   {"Where a user looks first.", 307, 404, ""},
+		"/":                                   {"The feed page, where a user looks first.", 200, 404, "<title>Tallyfeed</title>"},
 		"/playground":                         {"Without the slash its files would not be found.", 301, 404, ""},
 		"/playground/":                        {"The page.", 200, 404, "graphiql"},
 		"/graphql?query=%7Bviewer%7Bid%7D%7D": {"A query by its address.", 200, 404, `{"data":{"viewer":null}}`},

@@ -1,0 +1,19 @@
+
+      export interface PossibleTypesResultData {
+        possibleTypes: {
+          [key: string]: string[]
+        }
+      }
+      const result: PossibleTypesResultData = {
+  "possibleTypes": {
+    "Node": [
+      "Post",
+      "User"
+    ],
+    "Reactable": [
+      "Post"
+    ]
+  }
+};
+      export default result;
+    
