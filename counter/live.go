@@ -29,8 +29,14 @@ type Live struct {
 	mu        sync.Mutex
 	listeners map[Subject]map[*Listener]struct{}
 	dirty     map[Subject]LiveChange // newest, not passed on yet
-	passed    map[Subject]time.Time  // when a change was passed on last
+	passed    map[Subject]passed     // what was passed on last
 	woken     chan struct{}
+}
+
+// passed is what listeners of a subject have heard last, and when.
+type passed struct {
+	version Version
+	at      time.Time
 }
 
 const (
@@ -46,7 +52,7 @@ const (
 func NewLive(config KafkaConfig, log *slog.Logger) *Live {
 	return &Live{
 		kafka: config, log: log, woken: make(chan struct{}, 1),
-		listeners: map[Subject]map[*Listener]struct{}{}, dirty: map[Subject]LiveChange{}, passed: map[Subject]time.Time{},
+		listeners: map[Subject]map[*Listener]struct{}{}, dirty: map[Subject]LiveChange{}, passed: map[Subject]passed{},
 	}
 }
 
@@ -138,8 +144,8 @@ func (l *Live) see(record []byte) {
 	}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.listeners[subject] == nil || l.dirty[subject].Counts.Version >= version {
-		return
+	if l.listeners[subject] == nil || max(l.dirty[subject].Counts.Version, l.passed[subject].version) >= version {
+		return // what is sent again, or late, is older than what was heard
 	}
 	l.dirty[subject] = change
 	select {
@@ -154,7 +160,7 @@ func (l *Live) pass(now time.Time) (next time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for s, change := range l.dirty {
-		if wait := l.passed[s].Add(liveEvery).Sub(now); wait > 0 {
+		if wait := l.passed[s].at.Add(liveEvery).Sub(now); wait > 0 {
 			if next == 0 || wait < next {
 				next = wait
 			}
@@ -164,7 +170,7 @@ func (l *Live) pass(now time.Time) (next time.Duration) {
 		if len(l.listeners[s]) == 0 {
 			continue
 		}
-		l.passed[s] = now
+		l.passed[s] = passed{version: change.Counts.Version, at: now}
 		for listener := range l.listeners[s] {
 			listener.tell(change)
 		}

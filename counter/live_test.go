@@ -120,7 +120,9 @@ func TestLive(t *testing.T) {
 		t.Errorf("%d messages within %s, want at most %d", messages, time.Since(begin), most)
 	}
 	heard(t, first, b, many)
-	// Who took nothing holds the newest of each subject, and no more.
+	// Who took nothing holds the newest of each subject, and no more. All listeners
+	// have been told of it when nobody holds Live any longer.
+	live.Listening()
 	if changes := idle.Take(); len(changes) != 1 || changes[0].Counts.Like != many {
 		t.Errorf("held for an idle listener: %+v", changes)
 	}
@@ -176,4 +178,27 @@ func TestLiveBrokerRestarts(t *testing.T) {
 		}
 	}
 	heard(t, l, a, 42)
+}
+
+// What the sweeper sends again, or another server late, takes nobody back: not
+// even a listener that has not taken the newer one yet.
+func TestLiveForgetsNothingForWhatIsLate(t *testing.T) {
+	t.Parallel()
+	live := NewLive(KafkaConfig{}, slog.New(slog.DiscardHandler))
+	s := post(t, "a")
+	taken, idle := live.Listen([]Subject{s}), live.Listen([]Subject{s})
+	now := time.Now()
+	live.see(liked(t, "a", 20, 2000).Value)
+	live.pass(now)
+	if changes := taken.Take(); len(changes) != 1 || changes[0].Counts.Like != 20 {
+		t.Fatalf("heard: %+v", changes)
+	}
+	live.see(liked(t, "a", 10, 1000).Value)
+	live.pass(now.Add(liveEvery))
+	if changes := taken.Take(); len(changes) != 0 {
+		t.Errorf("heard once more: %+v", changes)
+	}
+	if changes := idle.Take(); len(changes) != 1 || changes[0].Counts.Like != 20 {
+		t.Errorf("held for an idle listener: %+v", changes)
+	}
 }
